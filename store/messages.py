@@ -47,7 +47,10 @@ Block = TextContent | ThinkingContent | ToolCall | ImageContent
 
 
 class UserMessage(Wire, frozen=True, kw_only=True, tag="user", tag_field="role"):
+    """`details.delivers` names the mail that this message hands to the model."""
+
     content: str | tuple[Visible, ...]
+    details: Any = None
     timestamp: int = 0
 
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from store.entries import Entry, Known, UnknownEntry
+from store.entries import ChildUsageAttributedEntry, Entry, Known, UnknownEntry
 from store.errors import BadRecord
 from store.wire import Wire, encode
 
@@ -71,7 +71,8 @@ class Draft(msgspec.Struct, frozen=True):
         parent_json = "null" if parent is None else f'"{parent}"'
         head = f'{{"type":"{self.type}","id":"{entry}","parentId":{parent_json},"timestamp":"{timestamp}"'
         key = None
-        if self.type == "child_usage_attributed":
-            origin = getattr(self.body, "origin_session_id", None), getattr(self.body, "origin_entry_id", None)
-            key = origin if None not in origin else None
+        if isinstance(self.body, ChildUsageAttributedEntry):
+            origin_session, origin_entry = self.body.origin_session_id, self.body.origin_entry_id
+            if origin_session is not None and origin_entry is not None:
+                key = (origin_session, origin_entry)
         return Record(self.type, entry, parent, timestamp, head.encode() + self.tail, key)

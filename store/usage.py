@@ -85,7 +85,7 @@ class Spend(msgspec.Struct, frozen=True):
 NOTHING = Spend()
 
 
-def total(spends: Iterable[Spend]) -> Spend:
+def add_up(spends: Iterable[Spend]) -> Spend:
     """The sum; `NOTHING` of none."""
     result = NOTHING
     for spend in spends:

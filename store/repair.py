@@ -1,0 +1,255 @@
+"""What a tree of journals lacks after a crash: a plan, as a pure function. Owners write it, readers apply it in memory.
+
+Nothing is changed and nothing is taken away; a second plan after the first was carried out is empty.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+import msgspec
+
+from store.attribution import account, billed
+from store.context import dangling_calls, interrupted, last_assistant
+from store.entries import (
+    ChildSettledEntry,
+    ChildSpawnedEntry,
+    ChildUsageAttributedEntry,
+    Header,
+    Known,
+    MessageEntry,
+    RunSettledEntry,
+)
+from store.errors import BadRecord, BadUsage
+from store.messages import AssistantMessage, decode_message
+from store.records import Record
+from store.tree import EntryTree
+from store.usage import NOTHING, Spend, spend_of, usage_of
+from store.wire import encode
+
+SETTLED_TEXT_BYTES = 48 * 1024
+
+
+class Fix(msgspec.Struct, frozen=True):
+    """One entry that is to be appended to the journal of `session_id`, at its leaf."""
+
+    session_id: str
+    body: Known
+
+
+@attrs.define
+class Node:
+    """One session of the tree, as its journal has it."""
+
+    header: Header
+    tree: EntryTree
+
+    @property
+    def records(self) -> list[Record]:
+        return self.tree.records
+
+
+def repair_plan(nodes: Mapping[str, Node], root_id: str) -> list[Fix]:
+    """The entries that are missing, children before their parents. Sessions whose file is missing are not in `nodes`."""
+    plan: list[Fix] = []
+    outcomes: dict[str, list[RunSettledEntry]] = {}
+    for session, node in post_order(nodes, root_id):
+        closing = _closing(node)
+        plan += [Fix(session, body) for body in closing]
+        outcomes[session] = [run for run in runs(node.records)] + [
+            body for body in closing if isinstance(body, RunSettledEntry)
+        ]
+        plan += [Fix(session, body) for body in _missing_notices(node, nodes, outcomes)]
+        plan += [Fix(session, body) for body in _missing_attributions(session, node, nodes)]
+    return plan
+
+
+def post_order(nodes: Mapping[str, Node], root_id: str) -> Iterator[tuple[str, Node]]:
+    """Sessions below and with `root_id`, children first, each once, however deep the tree is."""
+    seen = {root_id}
+    stack = [(root_id, False)]
+    while stack:
+        session, is_expanded = stack.pop()
+        node = nodes.get(session)
+        if node is None:
+            continue
+        if is_expanded:
+            yield session, node
+            continue
+        stack.append((session, True))
+        for child in reversed(children_of(node.records)):
+            if child.child_session_id not in seen:
+                seen.add(child.child_session_id)
+                stack.append((child.child_session_id, False))
+
+
+def children_of(records: list[Record]) -> list[ChildSpawnedEntry]:
+    """The children that a journal names, in the order of their spawn, each once."""
+    found: dict[str, ChildSpawnedEntry] = {}
+    for record in records:
+        if record.type == "child_spawned" and isinstance(body := record.body(), ChildSpawnedEntry):
+            found.setdefault(body.child_session_id, body)
+    return list(found.values())
+
+
+def runs(records: list[Record]) -> list[RunSettledEntry]:
+    """The runs of a session that have ended."""
+    bodies = (record.body() for record in records if record.type == "run_settled")
+    return [body for body in bodies if isinstance(body, RunSettledEntry)]
+
+
+def is_run_open(records: list[Record]) -> bool:
+    """Whether a message stands after the last `run_settled`: then a run was going on."""
+    for record in reversed(records):
+        if record.type == "run_settled":
+            return False
+        if record.type in {"message", "custom_message"}:
+            return True
+    return False
+
+
+def _closing(node: Node) -> list[Known]:
+    """Error results for calls that a crash cut off, and `run_settled` for a run that nobody goes on with."""
+    bodies: list[Known] = [
+        MessageEntry(message=msgspec.Raw(encode(interrupted(call, timestamp))))
+        for call, timestamp in dangling_calls(node.tree.path())
+    ]
+    if is_run_open(node.records):
+        bodies.append(RunSettledEntry(run=len(runs(node.records)) + 1, outcome="lost"))
+    return bodies
+
+
+def _missing_notices(node: Node, nodes: Mapping[str, Node], outcomes: dict[str, list[RunSettledEntry]]) -> list[Known]:
+    told = {
+        (body.child_session_id, body.run)
+        for record in node.records
+        if record.type == "child_settled" and isinstance(body := record.body(), ChildSettledEntry)
+    }
+    missing: list[Known] = []
+    for child in children_of(node.records):
+        session = child.child_session_id
+        ended = outcomes.get(session) or [RunSettledEntry(run=1, outcome="lost")]
+        text = answer_text(nodes[session].tree.path()) if session in nodes else ""
+        missing += [
+            child_settled(session, run, text if run is ended[-1] else "")
+            for run in ended
+            if (session, run.run) not in told
+        ]
+    return missing
+
+
+def child_settled(session: str, run: RunSettledEntry, text: str) -> ChildSettledEntry:
+    """The notice of a run's end. A long text is cut, and says so: the whole stays in the child."""
+    return ChildSettledEntry(
+        child_session_id=session,
+        run=run.run,
+        outcome=run.outcome,
+        stop_reason=run.stop_reason,
+        error_message=run.error_message,
+        text=bounded(text, SETTLED_TEXT_BYTES),
+    )
+
+
+def bounded(text: str, limit_bytes: int) -> str:
+    """`text`, or as much of its beginning as fits, never cut inside a character."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit_bytes:
+        return text
+    kept = data[:limit_bytes].decode("utf-8", "ignore")
+    return f"{kept}\n[cut here: {len(data) - len(kept.encode())} bytes more in the session itself]"
+
+
+def answer_text(path: list[Record]) -> str:
+    """The text of the last assistant message: the answer of a run, or what there is of it."""
+    message = last_assistant(path)
+    return "" if message is None else message.text
+
+
+def admitting_entry(records: list[Record], tool_call_id: str | None) -> Record | None:
+    """The assistant message whose tool call has this id (the latest, as ids may repeat)."""
+    if tool_call_id is None:
+        return None
+    needle = encode(tool_call_id)
+    for record in reversed(records):
+        if record.type == "message" and needle in record.raw and isinstance(body := record.body(), MessageEntry):
+            try:
+                message = decode_message(body.message)
+            except BadRecord:
+                continue
+            if isinstance(message, AssistantMessage) and any(call.id == tool_call_id for call in message.calls):
+                return record
+    return None
+
+
+def _missing_attributions(session: str, node: Node, nodes: Mapping[str, Node]) -> list[Known]:
+    """What descendants were billed and this session's journal does not hold yet."""
+    known = account(node.header, node.records).keys
+    sums = aggregates(node)
+    missing: list[Known] = []
+    for child in children_of(node.records):
+        target = admitting_entry(node.records, child.tool_call_id)
+        target_id = None if target is None else target.id
+        for origin, below in post_order(nodes, child.child_session_id):
+            for entry, usage in billed(below.header, below.records):
+                if (origin, entry) in known:
+                    continue
+                try:
+                    spend = spend_of(usage)
+                except BadUsage:
+                    continue
+                missing.append(
+                    sums.attribution(
+                        target_id,
+                        spend,
+                        origin=(origin, entry),
+                        child_session_id=child.child_session_id,
+                        why="spawn_task" if child.tool_call_id else "direct_user",
+                    )
+                )
+    return missing
+
+
+@attrs.define
+class Aggregates:
+    """Running sums per target message: what `aggregateUsage` says. Written for other readers, never read by us."""
+
+    own: dict[str, tuple[Spend, int]] = attrs.field(factory=dict)
+    sums: dict[str, Spend] = attrs.field(factory=dict)
+
+    def attribution(
+        self, target_id: str | None, spend: Spend, origin: tuple[str, str], child_session_id: str, why: str
+    ) -> ChildUsageAttributedEntry:
+        """The next attribution entry to `target_id`."""
+        aggregate = None
+        if target_id is not None:
+            own, own_tokens = self.own.get(target_id, (NOTHING, 0))
+            self.sums[target_id] = self.sums.get(target_id, NOTHING) + spend
+            aggregate = usage_of(own + self.sums[target_id], own_tokens)
+        return ChildUsageAttributedEntry(
+            target_id=target_id,
+            child_usage=usage_of(spend),
+            aggregate_usage=aggregate,
+            origin_session_id=origin[0],
+            origin_entry_id=origin[1],
+            child_session_id=child_session_id,
+            origin=why,
+        )
+
+
+def aggregates(node: Node) -> Aggregates:
+    """The sums that a journal holds so far."""
+    result = Aggregates()
+    for entry, usage in billed(node.header, node.records):
+        try:
+            result.own[entry] = (spend_of(usage), usage.total_tokens)
+        except BadUsage:
+            continue
+    seen: set[tuple[str, str]] = set()
+    for record in node.records:
+        if record.key is None or record.key in seen:
+            continue
+        seen.add(record.key)
+        body = record.body()
+        if isinstance(body, ChildUsageAttributedEntry) and body.target_id is not None:
+            so_far = result.sums.get(body.target_id, NOTHING)
+            result.sums[body.target_id] = so_far + spend_of(body.child_usage)
+    return result

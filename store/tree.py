@@ -1,0 +1,70 @@
+"""The tree of entries of one session: what is where, and how to walk it without ever running in circles."""
+
+import attrs
+
+from store.entries import LEAF_MARK, MOVES_LEAF, CustomEntry
+from store.ids import entry_id
+from store.records import Record
+
+
+@attrs.define
+class EntryTree:
+    """Records in the order of the file, and the leaf: the position that the next entry hangs on."""
+
+    records: list[Record] = attrs.field(factory=list)
+    leaf_id: str | None = None
+    _place: dict[str, int] = attrs.field(factory=dict)
+    _number: int = 0
+
+    @classmethod
+    def of(cls, records: list[Record]) -> "EntryTree":
+        tree = cls()
+        for record in records:
+            tree.add(record)
+        return tree
+
+    def add(self, record: Record) -> None:
+        """Take in the next record. Of two with one id the first keeps it."""
+        self._place.setdefault(record.id, len(self.records))
+        self.records.append(record)
+        self.leaf_id = leaf_after(record, self.leaf_id)
+
+    def next_id(self) -> str:
+        """A fresh entry id: the next number of this journal that no entry has."""
+        self._number = max(self._number, len(self.records)) + 1
+        while entry_id(self._number) in self._place:
+            self._number += 1
+        return entry_id(self._number)
+
+    def get(self, entry: str) -> Record | None:
+        place = self._place.get(entry)
+        return None if place is None else self.records[place]
+
+    def path(self, leaf: str | None = None) -> list[Record]:
+        """Records from the root to `leaf` (default: the current one), each once, whatever the links say.
+
+        A record whose parent is not there hangs on the one before it in the file: what came earlier is its likeliest past.
+        """
+        at = self._place.get(leaf if leaf is not None else self.leaf_id or "")
+        seen: set[int] = set()
+        found: list[Record] = []
+        while at is not None and at not in seen:
+            seen.add(at)
+            record = self.records[at]
+            found.append(record)
+            if record.parent_id is None:
+                break
+            at = self._place.get(record.parent_id, at - 1 if at else None)
+        found.reverse()
+        return found
+
+
+def leaf_after(record: Record, leaf: str | None) -> str | None:
+    """The leaf once `record` stands behind what led to `leaf`."""
+    if record.type in MOVES_LEAF:
+        return record.id
+    if record.type == "custom":
+        body = record.body()
+        if isinstance(body, CustomEntry) and body.custom_type == LEAF_MARK:
+            return record.parent_id
+    return leaf
