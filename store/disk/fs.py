@@ -66,6 +66,8 @@ class Fs(Protocol):
 
     def listdir(self, path: Path) -> list[str]: ...
 
+    def readlink(self, path: Path) -> str: ...
+
     def rename(self, old: Path, new: Path) -> None: ...
 
     def unlink(self, path: Path) -> None: ...
@@ -139,6 +141,9 @@ class RealFs:
 
     def listdir(self, path: Path) -> list[str]:
         return os.listdir(path)
+
+    def readlink(self, path: Path) -> str:
+        return os.readlink(path)
 
     def rename(self, old: Path, new: Path) -> None:
         os.rename(old, new)

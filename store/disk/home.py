@@ -24,7 +24,7 @@ class Home:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str], fs: Fs) -> Self:
-        """`SAPWOOD_HOME` (else `~/.sapwood`) and `SAPWOOD_SESSION_DIR` (else `sessions` in it). An empty one is not set.
+        """`SAPWOOD_HOME` (else `~/.sapwood`) and `SAPWOOD_SESSION_DIR` (else `sessions` in it); empty is not set.
 
         Raises StoreError for a path that is not absolute: it would mean another place in every folder.
         """
@@ -105,7 +105,7 @@ class Home:
     def _check_folder(self, folder: Path) -> None:
         found = self.fs.lstat(folder)
         if not found.is_folder:
-            raise StoreError(f"{folder}: expected a folder, found something else")
+            raise StoreError(f"{folder}: expected a folder, found something else (a link? then name where it leads)")
         if found.uid != os.geteuid():
             raise StoreError(f"{folder}: expected a folder of user {os.geteuid()}, found one of user {found.uid}")
         if found.mode & 0o077:

@@ -129,8 +129,8 @@ class Journal:
             self._descriptors.touch(self)
         with self._guard:
             fd = self._descriptor()
-            if self.seq + len(bodies) > U32_MAX:
-                raise StoreError(f"{self.path}: expected less than {U32_MAX} records")
+            if not (self.seq + len(bodies) <= U32_MAX and 0 <= self.epoch <= U32_MAX):
+                raise StoreError(f"{self.path}: expected u32, found record {self.seq} and epoch {self.epoch}")
             self._write(fd, self._lines(bodies), len(bodies))
 
     def _lines(self, bodies: Sequence[bytes]) -> bytes:
