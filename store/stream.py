@@ -79,16 +79,21 @@ class Dialect(msgspec.Struct, frozen=True):
     settles: bool = True
     is_native: bool = False
     leaves_tools_open: bool = False
+    succeeds_anyway: bool = False
 
 
 DIALECTS = {
     "native": Dialect(queue_event="session_action_update", is_native=True),
     "base-context": Dialect(snapshots="either", queue_event="session_action_update", settles=False),
     "prime-agent": Dialect(
-        snapshots="always", queue_event="session_action_update", settles=False, leaves_tools_open=True
+        snapshots="always",
+        queue_event="session_action_update",
+        settles=False,
+        leaves_tools_open=True,
+        succeeds_anyway=True,
     ),
-    "selesai": Dialect(),
-    "pi": Dialect(),
+    "selesai": Dialect(succeeds_anyway=True),
+    "pi": Dialect(succeeds_anyway=True),
 }
 
 
@@ -174,6 +179,7 @@ class _Session:
     turn: int = 0
     message: _Message | None = None
     messages: int = 0
+    loop_messages: int = 0
     answer: dict[str, Any] | None = None
     calls: dict[str, _Call] = attrs.field(factory=dict)
     results: list[str] = attrs.field(factory=list)
@@ -214,13 +220,15 @@ class _Session:
     def _on_agent_start(self, event: dict[str, Any], line: int) -> None:
         if self.agent:
             self.say("agent", f"agent_start inside of the loop of line {self.agent}")
-        self.agent, self.has_run = line, True
+        self.agent, self.has_run, self.loop_messages = line, True, 0
 
     def _on_agent_end(self, event: dict[str, Any], line: int) -> None:
         if not self.agent:
             self.say("agent", "agent_end without agent_start")
-        if self.turn:
-            self.say("agent", f"agent_end before the turn of line {self.turn} has ended")
+        if inner := self.turn or (self.message.line if self.message else 0):
+            self.say("agent", f"agent_end before the turn or message of line {inner} has ended")
+        if self.dialect.is_native and len(_list(event.get("messages"))) != self.loop_messages:
+            self.say("agent", f"agent_end names {len(_list(event.get('messages')))} messages of {self.loop_messages}")
         if self.dialect.settles and not isinstance(event.get("willRetry"), bool):
             self.say("shape", "agent_end says nothing about willRetry")
         if not self.dialect.settles and "willRetry" in event:
@@ -233,6 +241,8 @@ class _Session:
             self.say("turn", "turn_start outside of agent_start … agent_end")
         if self.turn:
             self.say("turn", f"turn_start inside of the turn of line {self.turn}")
+        if self.message:
+            self.say("turn", f"turn_start before the message of line {self.message.line} has ended")
         self.turn, self.answer, self.calls, self.results = line, None, {}, []
 
     def _on_turn_end(self, event: dict[str, Any], line: int) -> None:
@@ -257,7 +267,7 @@ class _Session:
         if self.message:
             self.say("message", f"message_start inside of the message of line {self.message.line}")
         if not (self.turn if role in {"assistant", "toolResult"} else self.agent or role == "bashExecution"):
-            self.say("message", f"a message of {role} where no {'loop' if self.turn else 'turn'} is open")
+            self.say("message", f"a message of {role} outside of a turn or loop")
         if self.dialect.leaves_tools_open and role == "assistant":
             self.calls, self.results = {}, []
         self._no_tool_is_open("message_start")
@@ -324,6 +334,7 @@ class _Session:
 
     def _on_message_end(self, event: dict[str, Any], line: int) -> None:
         opened, self.message = self.message, None
+        self.loop_messages += 1
         message = _dict(event.get("message"))
         role = str(message.get("role"))
         if opened is None or opened.role != role:
@@ -412,7 +423,7 @@ class _Session:
         self.compaction = 0
 
     def _on_run_settled(self, event: dict[str, Any], line: int) -> None:
-        self._nothing_is_open("run_settled", "settle")
+        self._nothing_is_open("run_settled", "settle", self.retry or self.compaction)
         run = event.get("run")
         if self.run_line:
             self.say("settle", f"a second run_settled; line {self.run_line} waits for its agent_settled")
@@ -424,9 +435,7 @@ class _Session:
     def _on_agent_settled(self, event: dict[str, Any], line: int) -> None:
         if not self.dialect.settles:
             self.say("dialect", "this dialect has no agent_settled")
-        self._nothing_is_open("agent_settled", "settle")
-        if still := self.retry or self.compaction:
-            self.say("settle", f"agent_settled while the retry or compaction of line {still} is open")
+        self._nothing_is_open("agent_settled", "settle", self.retry or self.compaction)
         outcome = event.get("outcome")
         if self.dialect.is_native:
             if not self.run_line:
@@ -443,9 +452,11 @@ class _Session:
         self.is_settled, self.has_run, self.run_line, self.late = True, False, 0, 0
         self.retry = self.compaction = 0
 
-    def _nothing_is_open(self, kind: str, rule: str) -> None:
-        if self.agent:
-            self.say(rule, f"{kind} inside of the loop of line {self.agent}")
+    def _nothing_is_open(self, kind: str, rule: str, other: int = 0) -> None:
+        if line := self.agent or other:
+            self.say(
+                rule, f"{kind} while {'the loop' if self.agent else 'the retry or compaction'} of line {line} is open"
+            )
 
     def left_open(self) -> None:
         """Say what is open at the end of the stream, outermost first."""
@@ -598,9 +609,7 @@ class StreamChecker:
             self.say("child", f"the header disagrees with the child_spawned of line {child.line}")
         elif self.is_filtered:
             return
-        elif (
-            child is None and str(event.get("timestamp")) >= self._began
-        ):  # an older one has its child_spawned elsewhere
+        elif child is None and str(event.get("timestamp")) >= self._began:  # an older one was spawned in another stream
             self.say("child", f"the header of child {session.id} comes before its child_spawned")
         if parent is None or parent.depth + 1 != session.depth:
             self.say("child", f"expected a child one level below {session.parent}, found depth {session.depth}")
@@ -634,7 +643,7 @@ class StreamChecker:
         """Say which of these children run, or have ended without their parent's having been told."""
         for name in names:
             seen, told_run = self._sessions.get(name), self._children[name].told_run
-            is_running = seen is not None and (not seen.is_settled or told_run < seen.run)
+            is_running = seen is not None and (seen.has_run or seen.run_line > 0 or told_run < seen.run)
             if is_running or (told_run == 0 and not self.is_filtered):
                 self.say("child", f"agent_settled before the child_settled of {name}")
 
@@ -682,11 +691,9 @@ class StreamChecker:
         if self.dialect.is_native:
             is_wrong = status in EXIT_OUTCOMES and ending not in EXIT_OUTCOMES[status]
             is_wrong = is_wrong or status == 2 or (status in SIGNAL_STATUSES and not self._was_aborted)
-        else:  # pi and Prime Agent say 0 after a failed answer too
+        else:
             ending = root.stop_reason
-            is_wrong = status == 0 and (bool(root.agent) or (ending in {"error", "aborted"} and self._is_strict()))
+            has_failed = ending in {"error", "aborted"} and not self.dialect.succeeds_anyway
+            is_wrong = status == 0 and (bool(root.agent) or has_failed)
         if is_wrong:
             self.say("exit-status", f"the root ended {ending!r}, and the exit status is {status}")
-
-    def _is_strict(self) -> bool:
-        return self.dialect is DIALECTS["base-context"]
