@@ -1,7 +1,7 @@
 """Who spent what: own, attributed and total spend of a session, out of its entries.
 
-    own(S)   = everything billed to S itself, on every branch, with every stop reason
-    total(S) = own(S) + Σ childUsage over the distinct attribution keys in S's journal
+own(S)   = everything billed to S itself, on every branch, with every stop reason
+total(S) = own(S) + Σ childUsage over the distinct attribution keys in S's journal
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,14 +1,14 @@
 """Failures of the store.
 
-    StoreError
-    ├── BadUsage          counts or money that no provider can mean
-    ├── BadId             a session id that is not in the allow-list
-    ├── BadRecord         a line that is no entry
-    ├── JournalDamaged    acknowledged bytes are gone; says where
-    ├── JournalRefused    the file is not ours, or not of a version that we may write
-    ├── JournalPoisoned   an fsync failed: reopen and read again
-    ├── OwnedElsewhere    another process owns the tree; says which
-    └── ReadLimit         a bounded read would exceed its limit
+StoreError
+├── BadUsage          counts or money that no provider can mean
+├── BadId             a session id that is not in the allow-list
+├── BadRecord         a line that is no entry
+├── JournalDamaged    acknowledged bytes are gone; says where
+├── JournalRefused    the file is not ours, or not of a version that we may write
+├── JournalPoisoned   an fsync failed: reopen and read again
+├── OwnedElsewhere    another process owns the tree; says which
+└── ReadLimit         a bounded read would exceed its limit
 """
 
 

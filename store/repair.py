@@ -55,9 +55,7 @@ def repair_plan(nodes: Mapping[str, Node], root_id: str) -> list[Fix]:
     for session, node in post_order(nodes, root_id):
         closing = _closing(node)
         plan += [Fix(session, body) for body in closing]
-        outcomes[session] = [run for run in runs(node.records)] + [
-            body for body in closing if isinstance(body, RunSettledEntry)
-        ]
+        outcomes[session] = runs(node.records) + [body for body in closing if isinstance(body, RunSettledEntry)]
         plan += [Fix(session, body) for body in _missing_notices(node, nodes, outcomes)]
         plan += [Fix(session, body) for body in _missing_attributions(session, node, nodes)]
     return plan

@@ -9,12 +9,16 @@ from store.records import Record
 
 @attrs.define
 class EntryTree:
-    """Records in the order of the file, and the leaf: the position that the next entry hangs on."""
+    """Records in the order of the file, and the leaf: the position that the next entry hangs on.
+
+    `count` is the number of entries of the journal, also of those that were shed.
+    """
 
     records: list[Record] = attrs.field(factory=list)
     leaf_id: str | None = None
+    count: int = 0
     _place: dict[str, int] = attrs.field(factory=dict)
-    _number: int = 0
+    _odd: set[str] = attrs.field(factory=set)
 
     @classmethod
     def of(cls, records: list[Record]) -> "EntryTree":
@@ -27,14 +31,25 @@ class EntryTree:
         """Take in the next record. Of two with one id the first keeps it."""
         self._place.setdefault(record.id, len(self.records))
         self.records.append(record)
+        self.count += 1
+        if record.id != entry_id(self.count):
+            self._odd.add(record.id)
         self.leaf_id = leaf_after(record, self.leaf_id)
 
-    def next_id(self) -> str:
-        """A fresh entry id: the next number of this journal that no entry has."""
-        self._number = max(self._number, len(self.records)) + 1
-        while entry_id(self._number) in self._place:
-            self._number += 1
-        return entry_id(self._number)
+    def next_ids(self, count: int) -> list[str]:
+        """Fresh entry ids: the next numbers of this journal that no entry has."""
+        ids: list[str] = []
+        number = self.count
+        while len(ids) < count:
+            number += 1
+            if entry_id(number) not in self._odd and entry_id(number) not in self._place:
+                ids.append(entry_id(number))
+        return ids
+
+    def shed(self) -> None:
+        """Let the records go and keep what appending needs: a settled session costs little memory."""
+        self.records = []
+        self._place = {}
 
     def get(self, entry: str) -> Record | None:
         place = self._place.get(entry)

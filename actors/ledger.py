@@ -1,0 +1,102 @@
+"""Folds what a session is billed into every ancestor, once it is durable: plain calls up to the root, no hop per level."""
+
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from actors.directory import Row
+from actors.flusher import Flushing
+from store.errors import StoreError
+from store.usage import Spend
+
+
+@attrs.frozen
+class Bill:
+    """One billed entry of a session."""
+
+    row: Row
+    entry_id: str
+    spend: Spend
+
+
+@attrs.define(eq=False)
+class Ledger:
+    """A task of the host, not of the tree: an abort does not lose what was spent.
+
+    `trouble` is told of an ancestor whose journal did not take its attribution; the repair on the next open adds it.
+    """
+
+    flusher: Flushing
+    trouble: Callable[[Row, str], None]
+    _bills: list[Bill] = attrs.field(factory=list)
+    _arrived: trio.Event = attrs.field(factory=trio.Event)
+    _is_busy: bool = False
+    _drained: trio.Event = attrs.field(factory=trio.Event)
+
+    def bill(self, row: Row, entry_id: str, spend: Spend) -> None:
+        """Sums count at once; the journals of the ancestors follow."""
+        row.own = row.own + spend
+        if row.parent is None:
+            return
+        for ancestor, _ in row.ancestors():
+            ancestor.below = ancestor.below + spend
+        self._bills.append(Bill(row, entry_id, spend))
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Fold for ever."""
+        while True:
+            if not self._bills:
+                self._arrived = trio.Event()
+                await self._arrived.wait()
+            bills, self._bills = self._bills, []
+            self._is_busy = True
+            await self._fold(bills)
+            self._is_busy = False
+            if not self._bills:
+                drained, self._drained = self._drained, trio.Event()
+                drained.set()
+
+    async def drained(self) -> None:
+        """Return when nothing is left to fold, and what was folded is durable."""
+        while self._bills or self._is_busy:
+            await self._drained.wait()
+
+    async def _fold(self, bills: list[Bill]) -> None:
+        touched: dict[str, Row] = {}
+        for bill in bills:
+            if not await self._is_durable(bill.row):
+                continue
+            for ancestor, child in bill.row.ancestors():
+                if self._attribute(ancestor, child, bill):
+                    touched[ancestor.id] = ancestor
+        for row in touched.values():
+            await self._is_durable(row)
+
+    async def _is_durable(self, row: Row) -> bool:
+        if row.outbox is None:
+            return False
+        try:
+            await row.outbox.durable()
+        except (OSError, StoreError) as error:
+            self.trouble(row, str(error))
+            return False
+        return True
+
+    def _attribute(self, ancestor: Row, child: Row, bill: Bill) -> bool:
+        if ancestor.outbox is None:
+            return False
+        body = ancestor.aggregates.attribution(
+            child.target_id,
+            bill.spend,
+            origin=(bill.row.id, bill.entry_id),
+            child_session_id=child.id,
+            why=child.why,
+        )
+        try:
+            ancestor.outbox.append(body)
+        except (OSError, StoreError) as error:
+            self.trouble(ancestor, str(error))
+            return False
+        return True

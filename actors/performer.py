@@ -1,0 +1,272 @@
+"""Carries out what the turn rules decide, for one incarnation. Nothing here waits: work is started, and comes home as mail."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import msgspec
+import trio
+
+from actors.directory import Row
+from actors.model_call import call_model
+from actors.outbox import Outbox, Written
+from actors.protocol.effects import (
+    AbortChildren,
+    Answer,
+    AppendEntry,
+    AppendPartial,
+    CallModel,
+    CancelTimer,
+    CancelWork,
+    Consult,
+    DrainLedger,
+    Effect,
+    EndLoop,
+    EndTurn,
+    FamilyNow,
+    HandleOf,
+    PublishEvent,
+    RefusalOf,
+    RefuseMail,
+    ReportsOn,
+    RunTools,
+    SettleRun,
+    StartChild,
+    StartLoop,
+    StartTimer,
+    StartTurn,
+)
+from actors.protocol.mail import Abort, Asked, ChildEnded, Directed, LedgerDrained, TimerFired
+from actors.protocol.tools import (
+    ChildReport,
+    FamilyAnswer,
+    FamilyRequest,
+    Handle,
+    Members,
+    Refused,
+    Waited,
+)
+from actors.supervisor import Supervisor
+from actors.tool_calls import ToolRun
+from store.entries import ChildSettledEntry, Known, MessageEntry
+from store.events import AgentMessage
+from store.messages import AssistantMessage, ToolCall
+from store.repair import SETTLED_TEXT_BYTES, answer_text, bounded
+from store.wire import encode
+
+
+@attrs.define
+class _Ask:
+    """A tool that waits for an answer."""
+
+    answered: trio.Event = attrs.field(factory=trio.Event)
+    value: FamilyAnswer | None = None
+
+
+@attrs.define(eq=False)
+class Performer:
+    """`nursery` holds the work of this incarnation; children live in the row's own."""
+
+    supervisor: Supervisor
+    row: Row
+    outbox: Outbox
+    nursery: trio.Nursery
+    _scopes: dict[int, list[trio.CancelScope]] = attrs.field(factory=dict)
+    _timers: dict[int, trio.CancelScope] = attrs.field(factory=dict)
+    _asks: dict[int, _Ask] = attrs.field(factory=dict)
+    _calls: dict[str, ToolCall] = attrs.field(factory=dict)
+
+    def perform(self, effects: Sequence[Effect]) -> None:
+        """Write what is to be written, in one go; then everything else, in order.
+
+        Raises OSError or StoreError when the write failed. Then nothing of `effects` has happened.
+        """
+        bodies = [body for effect in effects if (body := self._body(effect)) is not None]
+        written = iter(self.outbox.write(bodies))
+        for effect in effects:
+            self._carry_out(effect, written)
+
+    def _body(self, effect: Effect) -> Known | None:
+        if isinstance(effect, AppendEntry):
+            return effect.body
+        if isinstance(effect, AppendPartial):
+            reply = self.outbox.reply
+            now = self.supervisor.clock.steady_s()
+            empty = AssistantMessage(content=(), stop_reason="aborted", error_message=effect.reason)
+            message = empty if reply is None else reply.message("aborted", now, effect.reason)
+            return MessageEntry(message=msgspec.Raw(encode(message)))
+        return None
+
+    def _carry_out(self, effect: Effect, written: Any) -> None:
+        outbox = self.outbox
+        match effect:
+            case AppendEntry() | AppendPartial():
+                self._show(next(written))
+            case PublishEvent(event):
+                outbox.publish(event)
+            case StartLoop():
+                outbox.start_loop()
+            case EndLoop(will_retry):
+                outbox.end_loop(will_retry=will_retry)
+            case StartTurn():
+                self.row.turns += 1
+                outbox.start_turn()
+            case EndTurn():
+                outbox.close_tools("The run ended before this tool did.")
+                outbox.end_turn()
+            case CallModel(work, call):
+                self._start_call(work, call)
+            case RunTools(work, call_ids):
+                self._start_tools(work, call_ids)
+            case CancelWork():
+                for scope in [scope for scopes in self._scopes.values() for scope in scopes]:
+                    scope.cancel()
+            case AbortChildren(session_ids, reason):
+                self._abort_children(session_ids, reason)
+            case StartTimer(timer, delay_s):
+                self._start_timer(timer, delay_s)
+            case CancelTimer(timer):
+                if timer in self._timers:
+                    self._timers[timer].cancel()
+            case Consult(question_id, question):
+                self.row.mailbox.put(Directed(question_id, self.supervisor.consult(question)))
+            case StartChild(admitted, request):
+                self.supervisor.start_child(self.row, admitted, request)
+            case Answer(ask_id, value):
+                self._answer(ask_id, value)
+            case DrainLedger(work):
+                self.nursery.start_soon(self._drain, work)
+            case SettleRun():
+                self._settle(effect)
+            case RefuseMail():
+                self.refuse(effect)
+
+    def _show(self, written: Written) -> None:
+        body = written.draft.body
+        if isinstance(body, MessageEntry) and bytes(body.message).startswith(b'{"role":"assistant"'):
+            message = msgspec.json.decode(body.message, type=AssistantMessage)
+            self._calls = {call.id: call for call in message.calls}
+        self.outbox.show(written)
+
+    # Model and tools
+
+    def _start_call(self, work: int, call: int) -> None:
+        scope = trio.CancelScope()
+        self._scopes[work] = [scope]
+
+        async def run() -> None:
+            signal = await call_model(self.supervisor, self.row, self.outbox, work, call, scope)
+            self._scopes.pop(work, None)
+            self.row.mailbox.put(signal)
+
+        self.nursery.start_soon(run)
+
+    def _start_tools(self, work: int, call_ids: tuple[str, ...]) -> None:
+        runs: list[ToolRun] = []
+        for call_id in call_ids:
+            call = self._calls[call_id]
+            self.outbox.start_tool(call.id, call.name, call.checked_arguments)
+            run = ToolRun(self.supervisor, self.row, self.outbox, self, work, call, trio.CancelScope())
+            self._scopes.setdefault(work, []).append(run.scope)
+            runs.append(run)
+        for run in runs:
+            self.nursery.start_soon(self._run_tool, run)
+
+    async def _run_tool(self, run: ToolRun) -> None:
+        signal = await run.run()
+        self.row.mailbox.put(signal)
+
+    # What tools ask of the tree
+
+    async def ask(self, request: FamilyRequest) -> FamilyAnswer:
+        """The port `Family`: through this session's own mailbox, so that its state stays its own."""
+        ask_id = self.supervisor.next_numbers()
+        ask = self._asks[ask_id] = _Ask()
+        self.row.mailbox.put(Asked(ask_id, request))
+        try:
+            await ask.answered.wait()
+        finally:
+            del self._asks[ask_id]
+        if ask.value is None:
+            raise RuntimeError(f"an answer to {request!r} was announced and is not there")
+        return ask.value
+
+    def _answer(self, ask_id: int, value: HandleOf | RefusalOf | ReportsOn | FamilyNow) -> None:
+        ask = self._asks.get(ask_id)
+        if ask is None:
+            return
+        match value:
+            case HandleOf(admitted):
+                ask.value = Handle(admitted.session_id, admitted.name, admitted.model)
+            case RefusalOf(reason):
+                ask.value = Refused(reason)
+            case ReportsOn(session_ids, ended):
+                ask.value = Waited(ended, self._reports(session_ids))  # type: ignore[arg-type]
+            case FamilyNow():
+                ask.value = Members(self.supervisor.relatives(self.row))
+        ask.answered.set()
+
+    def _reports(self, session_ids: tuple[str, ...]) -> tuple[ChildReport, ...]:
+        settled: dict[str, ChildSettledEntry] = {}
+        for record in self.outbox.tree.records:
+            if record.type == "child_settled" and isinstance(body := record.body(), ChildSettledEntry):
+                settled[body.child_session_id] = body
+        return tuple(self._report(session_id, settled.get(session_id)) for session_id in session_ids)
+
+    def _report(self, session_id: str, settled: ChildSettledEntry | None) -> ChildReport:
+        row = self.supervisor.directory.rows.get(session_id)
+        name = session_id if row is None else row.name
+        if settled is None or (row is not None and row.is_running):
+            return ChildReport(session_id, name, turns=0 if row is None else row.turns)
+        return ChildReport(
+            session_id,
+            name,
+            settled.outcome,
+            settled.run,
+            settled.text,
+            settled.error_message,
+            0 if row is None else row.turns,
+        )
+
+    # Children, timers, the end
+
+    def _abort_children(self, session_ids: tuple[str, ...], reason: str) -> None:
+        for session_id in session_ids:
+            row = self.supervisor.directory.rows[session_id]
+            self.supervisor.directory.deliver(row, Abort(reason))
+
+    def _start_timer(self, timer: int, delay_s: float) -> None:
+        scope = self._timers[timer] = trio.CancelScope()
+
+        async def run() -> None:
+            with scope:
+                await trio.sleep(delay_s)
+                self.row.mailbox.put(TimerFired(timer))
+            self._timers.pop(timer, None)
+
+        self.nursery.start_soon(run)
+
+    async def _drain(self, work: int) -> None:
+        await self.supervisor.drained()
+        self.row.mailbox.put(LedgerDrained(work))
+
+    def _settle(self, effect: SettleRun) -> None:
+        row = self.row
+        row.runs, row.outcome, row.is_running = effect.run, effect.outcome, False
+        self.outbox.settle(effect.outcome, is_aborted=effect.is_aborted)
+        if row.parent is None:
+            return
+        text = answer_text(self.outbox.tree.path())
+        ended = ChildEnded(
+            row.id,
+            effect.run,
+            effect.outcome,
+            effect.stop_reason,
+            effect.error_message,
+            bounded(text, SETTLED_TEXT_BYTES),
+        )
+        self.supervisor.directory.deliver(row.parent, ended)
+
+    def refuse(self, effect: RefuseMail) -> None:
+        """Say that a message was not taken."""
+        self.outbox.publish(AgentMessage(sender=effect.sender, to=self.row.name, mode=effect.mode, delivery="refused"))

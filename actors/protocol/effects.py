@@ -1,0 +1,171 @@
+"""What a decision asks the actor to carry out. Performing one never waits."""
+
+import msgspec
+
+from actors.protocol.questions import Admit, Question
+from actors.protocol.tools import Spawn
+from store.entries import Known, Outcome
+from store.events import Event
+
+
+class AppendEntry(msgspec.Struct, frozen=True):
+    """Write an entry; the stream shows what belongs to it. All entries of one step are written together or not at all."""
+
+    body: Known
+
+
+class AppendPartial(msgspec.Struct, frozen=True):
+    """Write the answer that is under way as far as it has come: its call did not end in time after an abort."""
+
+    reason: str
+
+
+class PublishEvent(msgspec.Struct, frozen=True):
+    """Show an event that is no entry."""
+
+    event: Event
+
+
+class StartLoop(msgspec.Struct, frozen=True):
+    """`agent_start`."""
+
+
+class EndLoop(msgspec.Struct, frozen=True):
+    """`agent_end`, with the messages since `agent_start`."""
+
+    will_retry: bool = False
+
+
+class StartTurn(msgspec.Struct, frozen=True):
+    """`turn_start`."""
+
+
+class EndTurn(msgspec.Struct, frozen=True):
+    """`turn_end`, with the answer and the tool results since `turn_start`."""
+
+
+class CallModel(msgspec.Struct, frozen=True):
+    """Call the model with the context as of now; ends in one ModelEnded or ModelFailed. `call` counts per session."""
+
+    work: int
+    call: int
+
+
+class RunTools(msgspec.Struct, frozen=True):
+    """Run the calls of the last answer side by side; each ends in one ToolEnded."""
+
+    work: int
+    call_ids: tuple[str, ...]
+
+
+class CancelWork(msgspec.Struct, frozen=True):
+    """Cancel model call and tools; each still ends in its signal."""
+
+
+class AbortChildren(msgspec.Struct, frozen=True):
+    """Tell these children to abort; each ends in ChildEnded."""
+
+    session_ids: tuple[str, ...]
+    reason: str
+
+
+class StartTimer(msgspec.Struct, frozen=True):
+    """One TimerFired after `delay_s`, unless it is cancelled."""
+
+    timer: int
+    delay_s: float
+
+
+class CancelTimer(msgspec.Struct, frozen=True):
+    timer: int
+
+
+class Consult(msgspec.Struct, frozen=True):
+    """Ask the supervisor; the directive comes back as mail."""
+
+    question_id: int
+    question: Question
+
+
+class StartChild(msgspec.Struct, frozen=True):
+    """Start the child once `child_spawned` is durable, with its prompt."""
+
+    admitted: Admit
+    request: Spawn
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """End the wait of a tool. `names` and `ended` for a wait; a handle, a refusal or the family otherwise."""
+
+    ask_id: int
+    value: "AnswerValue"
+
+
+class HandleOf(msgspec.Struct, frozen=True):
+    admitted: Admit
+
+
+class RefusalOf(msgspec.Struct, frozen=True):
+    reason: str
+
+
+class ReportsOn(msgspec.Struct, frozen=True):
+    """How these children stand now; `ended`: settled, timeout, message."""
+
+    session_ids: tuple[str, ...]
+    ended: str
+
+
+class FamilyNow(msgspec.Struct, frozen=True):
+    pass
+
+
+AnswerValue = HandleOf | RefusalOf | ReportsOn | FamilyNow
+
+
+class DrainLedger(msgspec.Struct, frozen=True):
+    """Wait until what was spent below is folded; ends in one LedgerDrained."""
+
+    work: int
+
+
+class SettleRun(msgspec.Struct, frozen=True):
+    """`agent_settled`; the parent hears of it."""
+
+    run: int
+    outcome: Outcome
+    is_aborted: bool
+    stop_reason: str | None = None
+    error_message: str | None = None
+
+
+class RefuseMail(msgspec.Struct, frozen=True):
+    """A prompt was not taken, and why."""
+
+    message_id: str
+    sender: str
+    mode: str
+    reason: str
+
+
+Effect = (
+    AppendEntry
+    | AppendPartial
+    | PublishEvent
+    | StartLoop
+    | EndLoop
+    | StartTurn
+    | EndTurn
+    | CallModel
+    | RunTools
+    | CancelWork
+    | AbortChildren
+    | StartTimer
+    | CancelTimer
+    | Consult
+    | StartChild
+    | Answer
+    | DrainLedger
+    | SettleRun
+    | RefuseMail
+)

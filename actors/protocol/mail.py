@@ -1,0 +1,120 @@
+"""What a mailbox carries: commands from above, signals from below. No live objects inside."""
+
+import msgspec
+
+from actors.protocol.model import ModelFailure
+from actors.protocol.questions import Directive
+from actors.protocol.tools import FamilyRequest
+from store.entries import Mode, Origin, Outcome
+from store.messages import Visible
+
+
+class Prompt(msgspec.Struct, frozen=True, tag="prompt"):
+    """Text for the session. While a run is open `steer` goes in before the next model call, `follow_up` when the
+    run would end; `prompt` waits like a follow-up; `auto` is a steer there. An idle session begins a run with any of them."""
+
+    message_id: str
+    content: str | tuple[Visible, ...]
+    mode: Mode = "prompt"
+    sender: str = "user"
+    origin: Origin = "direct_user"
+
+
+class Abort(msgspec.Struct, frozen=True, tag="abort"):
+    """End the run now: work in hand is cancelled, what was spent and said is kept. The session stays addressable."""
+
+    reason: str = "aborted by the user"
+    outcome: Outcome = "aborted"
+
+
+class Stop(msgspec.Struct, frozen=True, tag="stop"):
+    """Abort, and then the end of the session."""
+
+    reason: str = "stopped"
+
+
+class CallPart(msgspec.Struct, frozen=True):
+    """A tool call of an answer. `error` is there when its arguments were no JSON object."""
+
+    id: str
+    name: str
+    error: str | None = None
+
+
+class ModelEnded(msgspec.Struct, frozen=True, tag="model_ended"):
+    """The model call `work` came to an end of its own. `message` is the encoded assistant message."""
+
+    work: int
+    message: msgspec.Raw
+    stop_reason: str
+    calls: tuple[CallPart, ...] = ()
+    has_text: bool = True
+
+
+class ModelFailed(msgspec.Struct, frozen=True, tag="model_failed"):
+    """The model call `work` failed, or was cancelled (`failure` None). `message` holds what had come, and its usage."""
+
+    work: int
+    message: msgspec.Raw
+    failure: ModelFailure | None
+    calls: tuple[CallPart, ...] = ()
+
+
+class ToolEnded(msgspec.Struct, frozen=True, tag="tool_ended"):
+    """One tool of the batch `work` is done. `message` is the encoded tool result; `delivers` what it hands to the model."""
+
+    work: int
+    call_id: str
+    message: msgspec.Raw
+    delivers: tuple[str, ...] = ()
+
+
+class ChildEnded(msgspec.Struct, frozen=True, tag="child_ended"):
+    """A run of a child has settled. `text` is bounded; the whole is in the child."""
+
+    session_id: str
+    run: int
+    outcome: Outcome
+    stop_reason: str | None = None
+    error_message: str | None = None
+    text: str = ""
+
+
+class ChildWoken(msgspec.Struct, frozen=True, tag="child_woken"):
+    """A settled child has got mail and will run again."""
+
+    session_id: str
+
+
+class Asked(msgspec.Struct, frozen=True, tag="asked"):
+    """A tool of this session asks something of the tree."""
+
+    ask_id: int
+    request: FamilyRequest
+
+
+class Directed(msgspec.Struct, frozen=True, tag="directed"):
+    """The supervisor's answer to the question `question`."""
+
+    question: int
+    directive: Directive
+
+
+class TimerFired(msgspec.Struct, frozen=True, tag="timer_fired"):
+    timer: int
+
+
+class LedgerDrained(msgspec.Struct, frozen=True, tag="ledger_drained"):
+    """Everything that was spent below this session is folded, or the ledger ran out of time."""
+
+    work: int
+
+
+class Emptied(msgspec.Struct, frozen=True, tag="emptied"):
+    """The mailbox has been emptied: what arrived together has been heard, so what comes next can be decided."""
+
+
+Command = Prompt | Abort | Stop
+Signal = ModelEnded | ModelFailed | ToolEnded | ChildEnded | ChildWoken | Asked | Directed | TimerFired | LedgerDrained
+Mail = Command | Signal | Emptied
+URGENT = (Abort, Stop)

@@ -1,0 +1,84 @@
+"""What a session asks the supervisor, and what it may answer."""
+
+import msgspec
+
+from actors.protocol.model import ModelFailure
+from actors.protocol.tools import Spawn
+
+
+class MayCall(msgspec.Struct, frozen=True, tag="may_call"):
+    """May this session call its model once more?"""
+
+    session_id: str
+
+
+class CallFailed(msgspec.Struct, frozen=True, tag="call_failed"):
+    """A model call failed; `retry` retries of this call were made before."""
+
+    session_id: str
+    failure: ModelFailure
+    retry: int
+
+
+class MaySpawn(msgspec.Struct, frozen=True, tag="may_spawn"):
+    """May this session have another child? The ids that it would get are drawn by the asker's shell."""
+
+    session_id: str
+    request: Spawn
+
+
+class Crashed(msgspec.Struct, frozen=True, tag="crashed"):
+    """An incarnation of this session died of a bug."""
+
+    session_id: str
+
+
+Question = MayCall | CallFailed | MaySpawn | Crashed
+
+
+class Go(msgspec.Struct, frozen=True, tag="go"):
+    """Yes."""
+
+
+class RetryAfter(msgspec.Struct, frozen=True, tag="retry_after"):
+    """Call again after this pause; it is retry `attempt` of `max_attempts`."""
+
+    delay_s: float
+    attempt: int
+    max_attempts: int
+
+
+class GiveUp(msgspec.Struct, frozen=True, tag="give_up"):
+    """No further try."""
+
+
+class Admit(msgspec.Struct, frozen=True, tag="admit"):
+    """The child exists from now on, under this id and name."""
+
+    session_id: str
+    name: str
+    depth: int
+    model: str
+
+
+class Refuse(msgspec.Struct, frozen=True, tag="refuse"):
+    """A limit is in the way. `reason` names it, its value and the option that changes it."""
+
+    limit: str
+    value: float
+    allowed: float
+    holder_session_id: str
+    reason: str
+
+
+class Restart(msgspec.Struct, frozen=True, tag="restart"):
+    """Begin again from the journal."""
+
+
+class Escalate(msgspec.Struct, frozen=True, tag="escalate"):
+    """It crashes too often: stop the session, outcome `failed`."""
+
+    reason: str
+
+
+Directive = Go | RetryAfter | GiveUp | Admit | Refuse | Restart | Escalate

@@ -1,0 +1,110 @@
+"""A session's state out of its journal, after a restart or on opening a stored session."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from actors.protocol.effects import AppendEntry, Effect
+from actors.protocol.state import Ending, Kin, Notice, Queued, Step, TurnState
+from actors.protocol.tools import notice_id
+from store.context import dangling_calls, interrupted, last_assistant
+from store.entries import ChildSettledEntry, CustomMessageEntry, MailEntry, MessageEntry, Outcome
+from store.errors import BadRecord
+from store.messages import ToolResultMessage, UserMessage, decode_message
+from store.records import Record
+from store.repair import children_of, is_run_open, runs
+from store.tree import EntryTree
+from store.wire import encode
+
+
+def restore(session_id: str, tree: EntryTree, live: Iterable[str], number: int, *, is_root: bool) -> Step:
+    """The state at the end of the journal, and what must be written first.
+
+    `live`: children with an open run. `number`: ids below were given out before, so late signals of an earlier life match nothing.
+    A call without a result gets an error result; mail and notices that no message delivers wait again; an open run goes on.
+    """
+    running = set(live)
+    records = tree.records
+    children = children_of(records)
+    path = tree.path()
+    is_open = is_run_open(records)
+    dangling = dangling_calls(path) if is_open else []
+    effects: list[Effect] = [
+        AppendEntry(MessageEntry(message=msgspec.Raw(encode(interrupted(call, timestamp)))))
+        for call, timestamp in dangling
+    ]
+    told = delivered(records)
+    state = TurnState(
+        session_id=session_id,
+        is_root=is_root,
+        phase="ready" if is_open else "idle",
+        run=len(runs(records)) + is_open,
+        call=_calls(records),
+        number=number,
+        kin=tuple(Kin(child.child_session_id, child.name, child.child_session_id in running) for child in children),
+        notices=_notices(records, {child.child_session_id: child.name for child in children}, told),
+        queue=_mail(records, told),
+    )
+    return (_open_run(state, path, bool(dangling)) if is_open else state), effects
+
+
+def _open_run(state: TurnState, path: list[Record], has_dangling: bool) -> TurnState:
+    """Where an open run goes on: with a call when the last message asks for one, else with its end."""
+    last = next((record for record in reversed(path) if record.type in {"message", "custom_message"}), None)
+    answer = last_assistant(path[-1:]) if last is path[-1] else last_assistant([last] if last else [])
+    if has_dangling or answer is None or answer.stop_reason == "error":
+        return state.with_(needs_call=True, is_woken=True)
+    outcome: Outcome = "aborted" if answer.stop_reason == "aborted" else "completed"
+    return state.with_(ending=Ending(outcome, answer.stop_reason), is_woken=True)
+
+
+def _calls(records: list[Record]) -> int:
+    """Model calls so far: each left an assistant message."""
+    return sum(1 for record in records if record.type == "message" and b'"role":"assistant"' in record.raw)
+
+
+def delivered(records: list[Record]) -> set[str]:
+    """The ids of mail and notices that some message hands to the model."""
+    told: set[str] = set()
+    for record in records:
+        if b'"delivers"' in record.raw:
+            told.update(_delivers(record))
+    return told
+
+
+def _delivers(record: Record) -> Iterable[str]:
+    body = record.body()
+    details: object = None
+    if isinstance(body, CustomMessageEntry):
+        details = body.details
+    elif isinstance(body, MessageEntry):
+        try:
+            message = decode_message(body.message)
+        except BadRecord:
+            return ()
+        if isinstance(message, UserMessage | ToolResultMessage):
+            details = message.details
+    ids = details.get("delivers") if isinstance(details, dict) else None
+    return [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else ()
+
+
+def _notices(records: list[Record], names: dict[str, str], told: set[str]) -> tuple[Notice, ...]:
+    found: dict[str, Notice] = {}
+    for record in records:
+        if record.type == "child_settled" and isinstance(body := record.body(), ChildSettledEntry):
+            child, run = body.child_session_id, body.run
+            if notice_id(child, run) not in told:
+                name = names.get(child, child)
+                notice = Notice(child, name, run, body.outcome, body.text, body.error_message)
+                found.setdefault(notice.id, notice)
+    return tuple(found.values())
+
+
+def _mail(records: list[Record], told: set[str]) -> tuple[Queued, ...]:
+    found: dict[str, Queued] = {}
+    for record in records:
+        if record.type == "mail" and isinstance(body := record.body(), MailEntry) and body.message_id not in told:
+            mode = body.mode if body.mode in {"prompt", "steer", "follow_up", "auto"} else "auto"
+            queued = Queued(body.message_id, mode, body.sender, body.content, True)  # type: ignore[arg-type]
+            found.setdefault(body.message_id, queued)
+    return tuple(found.values())

@@ -1,0 +1,33 @@
+"""The tools of one answer: run side by side, their results kept until all are there, written in call order."""
+
+from actors.protocol.effects import AppendEntry, Effect, EndTurn
+from actors.protocol.mail import ToolEnded
+from actors.protocol.state import OpenCall, Step, TurnState
+from store.entries import MessageEntry
+
+
+def tool_ended(state: TurnState, mail: ToolEnded, at: float) -> Step:
+    """One tool is done. The last one closes the turn."""
+    if mail.work != state.work:
+        return state, []
+    state = take_result(state, mail)
+    if any(call.result is None for call in state.tools):
+        return state, []
+    effects = results(state)
+    state = state.with_(phase="ready", work=None, tools=(), waits=(), is_turn_open=False, needs_call=True)
+    return state, [*effects, EndTurn()]
+
+
+def take_result(state: TurnState, mail: ToolEnded) -> TurnState:
+    """The batch with this result in it. What the result hands to the model waits no longer."""
+    tools = tuple(
+        OpenCall(call.id, call.name, mail.message) if call.id == mail.call_id and call.result is None else call
+        for call in state.tools
+    )
+    notices = tuple(notice for notice in state.notices if notice.id not in mail.delivers)
+    return state.with_(tools=tools, notices=notices)
+
+
+def results(state: TurnState) -> list[Effect]:
+    """The entries of a batch, in call order."""
+    return [AppendEntry(MessageEntry(message=call.result)) for call in state.tools if call.result is not None]

@@ -1,0 +1,132 @@
+"""Model calls: asked for, made, ended, failed, tried again."""
+
+import msgspec
+
+from actors.protocol.effects import (
+    AppendEntry,
+    CallModel,
+    Consult,
+    Effect,
+    EndLoop,
+    EndTurn,
+    PublishEvent,
+    RunTools,
+    StartLoop,
+    StartTimer,
+    StartTurn,
+)
+from actors.protocol.mail import Directed, ModelEnded, ModelFailed, TimerFired
+from actors.protocol.questions import CallFailed, GiveUp, Go, MayCall, Refuse, RetryAfter
+from actors.protocol.rules.delivery import deliver
+from actors.protocol.state import Ending, OpenCall, Step, TurnState
+from store.entries import MessageEntry
+from store.events import AutoRetryEnd, AutoRetryStart, LimitReached
+from store.messages import AssistantMessage
+from store.wire import encode
+
+CUT_AT_LIMIT = "the reply was cut at the token limit before any text or whole tool call came"
+
+
+def ask_to_call(state: TurnState) -> Step:
+    """Every model call is asked for: the supervisor holds the limits of the tree."""
+    question = state.number + 1
+    state = state.with_(phase="asking", number=question, question=question, is_woken=False)
+    return state, [Consult(question, MayCall(state.session_id))]
+
+
+def directed_call(state: TurnState, mail: Directed, at: float) -> Step:
+    """Go: the turn starts, what waits is delivered, the model is called. Refused: the run ends here."""
+    opening: list[Effect] = [] if state.is_loop_open else [StartLoop()]
+    state, delivered = deliver(state, at)
+    state = state.with_(question=None, is_loop_open=True, is_turn_open=True, needs_call=False, ending=None)
+    effects = [*opening, StartTurn(), *delivered]
+    match mail.directive:
+        case Go():
+            work = state.number + 1
+            state = state.with_(phase="calling", number=work, work=work, call=state.call + 1)
+            return state, [*effects, CallModel(work, state.call)]
+        case Refuse() as refuse:
+            # The journal says why the conversation stops here; an answer that is an error never enters context.
+            message = AssistantMessage(
+                content=(), stop_reason="error", error_message=refuse.reason, timestamp=int(at * 1000)
+            )
+            limit = LimitReached(
+                limit=refuse.limit,
+                value=refuse.value,
+                allowed=refuse.allowed,
+                holder_session_id=refuse.holder_session_id,
+            )
+            state = state.with_(
+                phase="ready", is_turn_open=False, ending=Ending("limit_reached", "error", refuse.reason)
+            )
+            return state, [*effects, AppendEntry(_entry(message)), PublishEvent(limit), EndTurn()]
+    raise TypeError(f"expected Go or Refuse, found {mail.directive!r}")
+
+
+def _entry(message: AssistantMessage) -> MessageEntry:
+    return MessageEntry(message=msgspec.Raw(encode(message)))
+
+
+def model_ended(state: TurnState, mail: ModelEnded, at: float) -> Step:
+    """An answer has come whole: run its tools, or end the turn."""
+    if mail.work != state.work:
+        return state, []
+    effects: list[Effect] = [AppendEntry(MessageEntry(message=mail.message))]
+    if state.retry:
+        effects.append(PublishEvent(AutoRetryEnd(success=True, attempt=state.retry)))
+    state = state.with_(retry=0, work=None)
+    if mail.calls:
+        work = state.number + 1
+        tools = tuple(OpenCall(call.id, call.name) for call in mail.calls)
+        state = state.with_(phase="tools", number=work, work=work, tools=tools)
+        return state, [*effects, RunTools(work, tuple(call.id for call in mail.calls))]
+    ending = Ending("completed", mail.stop_reason)
+    if mail.stop_reason == "length" and not mail.has_text:
+        ending = Ending("failed", "length", CUT_AT_LIMIT)
+    return state.with_(phase="ready", is_turn_open=False, ending=ending), [*effects, EndTurn()]
+
+
+def model_failed(state: TurnState, mail: ModelFailed, at: float) -> Step:
+    """A call failed. What had come is kept, out of context; the supervisor says what now."""
+    if mail.work != state.work or mail.failure is None:
+        return state, []
+    question = state.number + 1
+    asked = CallFailed(state.session_id, mail.failure, state.retry)
+    ending = Ending("failed", "error", mail.failure.message)
+    state = state.with_(
+        phase="judging", number=question, question=question, work=None, is_turn_open=False, ending=ending
+    )
+    return state, [AppendEntry(MessageEntry(message=mail.message)), EndTurn(), Consult(question, asked)]
+
+
+def directed_retry(state: TurnState, mail: Directed, at: float) -> Step:
+    """Try again after a pause, or let the run end as it is."""
+    state = state.with_(question=None, is_loop_open=False)
+    error = (state.ending.error_message if state.ending else None) or ""
+    match mail.directive:
+        case RetryAfter() as retry:
+            timer = state.number + 1
+            start = AutoRetryStart(
+                attempt=retry.attempt,
+                max_attempts=retry.max_attempts,
+                delay_ms=round(retry.delay_s * 1000),
+                error_message=error,
+            )
+            state = state.with_(phase="pausing", number=timer, timer=timer, retry=retry.attempt)
+            return state, [EndLoop(will_retry=True), PublishEvent(start), StartTimer(timer, retry.delay_s)]
+        case GiveUp():
+            effects: list[Effect] = [EndLoop(), *retry_failed(state)]
+            return state.with_(phase="ready", retry=0), effects
+    raise TypeError(f"expected RetryAfter or GiveUp, found {mail.directive!r}")
+
+
+def retry_failed(state: TurnState) -> list[Effect]:
+    """The end of a retry that did not help, if one was under way."""
+    if not state.retry:
+        return []
+    error = state.ending.error_message if state.ending else None
+    return [PublishEvent(AutoRetryEnd(success=False, attempt=state.retry, final_error=error))]
+
+
+def pause_ended(state: TurnState, mail: TimerFired, at: float) -> Step:
+    return ask_to_call(state.with_(timer=None, ending=None))

@@ -1,0 +1,186 @@
+"""How a run ends: of itself, by an abort, by a stop."""
+
+import msgspec
+
+from actors.protocol.effects import (
+    AbortChildren,
+    AppendEntry,
+    AppendPartial,
+    CancelTimer,
+    CancelWork,
+    DrainLedger,
+    Effect,
+    EndLoop,
+    EndTurn,
+    SettleRun,
+    StartTimer,
+)
+from actors.protocol.mail import Abort, LedgerDrained, ModelEnded, ModelFailed, Stop, TimerFired, ToolEnded
+from actors.protocol.rules.batch import results, take_result
+from actors.protocol.rules.calling import retry_failed
+from actors.protocol.state import Ending, OpenCall, Step, TurnState
+from store.context import interrupted
+from store.entries import MessageEntry, RunSettledEntry
+from store.messages import TextContent, ToolCall, ToolResultMessage
+from store.wire import encode
+
+# A model call ends as soon as it is cancelled. A tool has its process group killed after 2 s, and reaps it.
+CALL_GRACE_S = 2.0
+TOOL_GRACE_S = 4.0
+NOT_RUN = "The run was aborted before this tool was run."
+
+
+def end_run(state: TurnState) -> Step:
+    """Nothing is left to do. The root's run ends only after everything that was spent below is folded."""
+    effects: list[Effect] = [EndLoop()] if state.is_loop_open else []
+    state = state.with_(is_loop_open=False)
+    if state.running:
+        return state.with_(phase="waiting"), effects
+    if state.is_root:
+        work = state.number + 1
+        return state.with_(phase="draining", number=work, work=work), [*effects, DrainLedger(work)]
+    state, closing = _settle(state)
+    return state, [*effects, *closing]
+
+
+def ledger_drained(state: TurnState, mail: LedgerDrained, at: float) -> Step:
+    """What was spent is folded. Mail that came meanwhile belongs to this run, so the run goes on with it."""
+    if mail.work != state.work:
+        return state, []
+    state = state.with_(work=None)
+    if state.running:
+        return state.with_(phase="waiting"), []
+    if state.queue and state.is_woken and not (state.is_aborted or state.is_over):
+        return state.with_(phase="ready"), []
+    return _settle(state)
+
+
+def _settle(state: TurnState) -> Step:
+    ending = state.ending or Ending("completed")
+    settled = RunSettledEntry(
+        run=state.run, outcome=ending.outcome, stop_reason=ending.stop_reason, error_message=ending.error_message
+    )
+    effects: list[Effect] = [
+        AppendEntry(settled),
+        SettleRun(state.run, ending.outcome, state.is_aborted, ending.stop_reason, ending.error_message),
+    ]
+    state = state.with_(
+        phase="stopped" if state.is_stopping else "idle",
+        work=None,
+        tools=(),
+        retry=0,
+        needs_call=False,
+        is_aborted=False,
+        ending=None,
+    )
+    return state, effects
+
+
+def abort(state: TurnState, mail: Abort | Stop, at: float) -> Step:
+    """End what is open: cancel work, abort children, then close every bracket and settle."""
+    is_stopping = state.is_stopping or isinstance(mail, Stop)
+    if state.phase in {"idle", "stopped"}:
+        phase = "stopped" if is_stopping else state.phase
+        return state.with_(phase=phase, is_stopping=is_stopping, reason=mail.reason), []
+    state = state.with_(is_stopping=is_stopping)
+    if state.phase in {"aborting", "draining"}:
+        return state.with_(is_aborted=True), []
+    effects: list[Effect] = [CancelTimer(wait.timer) for wait in state.waits]
+    if state.timer is not None:
+        effects.append(CancelTimer(state.timer))
+    outcome = mail.outcome if isinstance(mail, Abort) else "aborted"
+    timer = None
+    if state.work is not None:
+        timer = state.number + 1
+        grace = TOOL_GRACE_S if state.tools else CALL_GRACE_S
+        effects += [CancelWork(), StartTimer(timer, grace)]
+    if state.running:
+        effects.append(AbortChildren(tuple(kin.session_id for kin in state.running), mail.reason))
+    state = state.with_(
+        phase="aborting",
+        number=timer or state.number,
+        question=None,
+        timer=timer,
+        waits=(),
+        asking=(),
+        is_aborted=True,
+        is_woken=False,
+        reason=mail.reason,
+        ending=Ending(outcome, "aborted", mail.reason),
+    )
+    return _closed(state, effects)
+
+
+def call_closed(state: TurnState, mail: ModelEnded | ModelFailed, at: float) -> Step:
+    """The call that was cancelled has ended. Its answer is kept, with an error result for each whole call in it."""
+    if mail.work != state.work or state.tools:
+        return state, []
+    effects: list[Effect] = [AppendEntry(MessageEntry(message=mail.message))]
+    if isinstance(mail, ModelEnded) or mail.failure is None:
+        effects += [
+            AppendEntry(_error_result(ToolCall(id=call.id, name=call.name), NOT_RUN, at)) for call in mail.calls
+        ]
+    return _closed(state.with_(work=None), effects)
+
+
+def tool_closed(state: TurnState, mail: ToolEnded, at: float) -> Step:
+    """One of the tools that were cancelled has ended."""
+    if mail.work != state.work:
+        return state, []
+    state = take_result(state, mail)
+    if any(call.result is None for call in state.tools):
+        return state, []
+    return _closed(state.with_(work=None), results(state))
+
+
+def grace_ended(state: TurnState, mail: TimerFired, at: float) -> Step:
+    """Something did not end in time. Its bracket is closed all the same."""
+    if mail.timer != state.timer or state.work is None:
+        return state, []
+    if not state.tools:
+        return _closed(state.with_(work=None), [AppendPartial(state.reason)])
+    tools = tuple(
+        call if call.result is not None else OpenCall(call.id, call.name, _encoded(_unfinished(call, at)))
+        for call in state.tools
+    )
+    state = state.with_(tools=tools)
+    return _closed(state.with_(work=None), results(state))
+
+
+def _unfinished(call: OpenCall, at: float) -> ToolResultMessage:
+    return interrupted(ToolCall(id=call.id, name=call.name), int(at * 1000))
+
+
+def _encoded(message: ToolResultMessage) -> msgspec.Raw:
+    return msgspec.Raw(encode(message))
+
+
+def _error_result(call: ToolCall, text: str, at: float) -> MessageEntry:
+    message = ToolResultMessage(
+        tool_call_id=call.id,
+        tool_name=call.name,
+        content=(TextContent(text=text),),
+        is_error=True,
+        timestamp=int(at * 1000),
+    )
+    return MessageEntry(message=_encoded(message))
+
+
+def closed_if_quiet(state: TurnState) -> Step:
+    """After a child has ended: is anything still open?"""
+    return _closed(state, [])
+
+
+def _closed(state: TurnState, effects: list[Effect]) -> Step:
+    """Once nothing is open any more: close turn, loop and retry, in that order, and settle."""
+    if state.work is not None or state.running:
+        return state, effects
+    if state.timer is not None:
+        effects.append(CancelTimer(state.timer))
+    if state.is_turn_open:
+        effects.append(EndTurn())
+    if state.is_loop_open:
+        effects.append(EndLoop())
+    effects += retry_failed(state)
+    state, settling = end_run(state.with_(timer=None, tools=(), is_turn_open=False, is_loop_open=False))
+    return state, [*effects, *settling]

@@ -1,0 +1,154 @@
+"""What a session's turn rules remember. No messages: those are in the journal."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from actors.protocol.effects import Effect
+from actors.protocol.tools import Spawn, notice_id
+from store.entries import Mode, Outcome
+from store.messages import Visible
+
+Phase = Literal[
+    "idle",  # no run is open
+    "ready",  # a run is open and nothing is under way: the next Emptied decides
+    "asking",  # the supervisor is asked whether the model may be called
+    "calling",  # a model call is open
+    "tools",  # a batch of tools is open
+    "judging",  # a call failed and the supervisor is asked what to do
+    "pausing",  # the delay before a retry
+    "waiting",  # the loop has ended; children are running
+    "draining",  # the root waits for the ledger
+    "aborting",  # what is open is being ended
+    "stopped",  # nothing more will happen
+]
+
+
+class Queued(msgspec.Struct, frozen=True):
+    """Mail that has arrived and is not delivered. `is_recorded`: a `mail` entry holds it."""
+
+    message_id: str
+    mode: Mode
+    sender: str
+    content: str | tuple[Visible, ...]
+    is_recorded: bool
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """The end of a child's run that the model has not been told of."""
+
+    session_id: str
+    name: str
+    run: int
+    outcome: str
+    text: str
+    error_message: str | None = None
+
+    @property
+    def id(self) -> str:
+        return notice_id(self.session_id, self.run)
+
+
+class Kin(msgspec.Struct, frozen=True):
+    """A child, and whether a run of it is open."""
+
+    session_id: str
+    name: str
+    is_running: bool
+
+
+class OpenCall(msgspec.Struct, frozen=True):
+    """A call of the open batch; `result` is the encoded tool result once it is there."""
+
+    id: str
+    name: str
+    result: msgspec.Raw | None = None
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """A tool that waits for children. `timer` bounds it."""
+
+    ask_id: int
+    session_ids: tuple[str, ...]
+    mode: str
+    timer: int
+
+
+class Asking(msgspec.Struct, frozen=True):
+    """A question of a tool that the supervisor has: who asked, and for what."""
+
+    question: int
+    ask_id: int
+    request: Spawn
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """How the open run will end."""
+
+    outcome: Outcome
+    stop_reason: str | None = None
+    error_message: str | None = None
+
+
+class TurnState(msgspec.Struct, frozen=True):
+    """One session's place in its conversation. `number` is the last id given to work, timers and questions.
+
+    `ending` is how the run ends if nothing comes in between. `is_woken`: something arrived that begins a run when the session
+    is idle; what an abort left behind does not.
+    """
+
+    session_id: str
+    is_root: bool = False
+    phase: Phase = "idle"
+    run: int = 0
+    call: int = 0
+    number: int = 0
+    work: int | None = None
+    question: int | None = None
+    timer: int | None = None
+    tools: tuple[OpenCall, ...] = ()
+    queue: tuple[Queued, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    kin: tuple[Kin, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    asking: tuple[Asking, ...] = ()
+    retry: int = 0
+    is_loop_open: bool = False
+    is_turn_open: bool = False
+    needs_call: bool = False
+    is_woken: bool = False
+    is_aborted: bool = False
+    is_stopping: bool = False
+    reason: str = ""
+    ending: Ending | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.phase == "stopped"
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing is open and nothing waits: the task may end."""
+        waits = self.is_woken and bool(self.queue or self.notices)
+        return self.phase == "stopped" or (self.phase == "idle" and not waits and not self.running)
+
+    @property
+    def is_over(self) -> bool:
+        """The run will end with a failure or a limit, so nothing more is delivered in it."""
+        return self.ending is not None and self.ending.outcome != "completed"
+
+    @property
+    def running(self) -> tuple[Kin, ...]:
+        return tuple(kin for kin in self.kin if kin.is_running)
+
+    def with_(self, **changes: object) -> "TurnState":
+        return msgspec.structs.replace(self, **changes)
+
+
+Step = tuple[TurnState, list[Effect]]
+
+
+def without(kin: Iterable[Kin], session_id: str) -> tuple[Kin, ...]:
+    """`kin`, with this child no longer running."""
+    return tuple(Kin(child.session_id, child.name, False) if child.session_id == session_id else child for child in kin)

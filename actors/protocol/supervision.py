@@ -1,0 +1,127 @@
+"""The supervisor's decisions: a pure function of the tree and a question."""
+
+import difflib
+
+import msgspec
+
+from actors.protocol.limits import RESTARTS, Limits, recent
+from actors.protocol.questions import (
+    Admit,
+    CallFailed,
+    Crashed,
+    Directive,
+    Escalate,
+    GiveUp,
+    Go,
+    MayCall,
+    MaySpawn,
+    Question,
+    Refuse,
+    Restart,
+    RetryAfter,
+)
+from actors.protocol.retry import RetryPolicy, retry_delay
+
+
+class Member(msgspec.Struct, frozen=True):
+    """What the supervisor knows of a session when it decides."""
+
+    depth: int
+    model: str
+    children: frozenset[str] = frozenset()
+    crashes: tuple[float, ...] = ()
+
+
+class TreeState(msgspec.Struct, frozen=True):
+    """Counters of one tree. `children` counts all that were ever spawned below the root, `turns` the calls of this invocation.
+
+    `models`: the names that a child may be given; empty: any.
+    """
+
+    root_id: str
+    limits: Limits
+    retry: RetryPolicy
+    members: dict[str, Member]
+    children: int = 0
+    turns: int = 0
+    models: frozenset[str] = frozenset()
+
+    def with_member(self, session_id: str, member: Member) -> "TreeState":
+        return msgspec.structs.replace(self, members={**self.members, session_id: member})
+
+
+class Draw(msgspec.Struct, frozen=True):
+    """What the shell draws for a decision: the time (Unix seconds), a random number in [0, 1), a fresh session id."""
+
+    at: float
+    jitter: float
+    session_id: str
+
+
+def decide(tree: TreeState, question: Question, draw: Draw) -> tuple[TreeState, Directive]:
+    """The tree after the decision, and the decision."""
+    match question:
+        case MayCall():
+            return _may_call(tree)
+        case CallFailed():
+            delay = retry_delay(tree.retry, question.retry + 1, question.failure, draw.jitter)
+            if delay is None:
+                return tree, GiveUp()
+            return tree, RetryAfter(delay, question.retry + 1, tree.retry.max_retries)
+        case MaySpawn():
+            return _may_spawn(tree, question, draw)
+        case Crashed():
+            return _crashed(tree, question, draw)
+
+
+def _may_call(tree: TreeState) -> tuple[TreeState, Directive]:
+    allowed = tree.limits.max_turns
+    if allowed is not None and tree.turns >= allowed:
+        reason = f"the limit of {allowed} turns for the whole tree is reached; raise it with --max-turns"
+        return tree, Refuse("max_turns", tree.turns + 1, allowed, tree.root_id, reason)
+    return msgspec.structs.replace(tree, turns=tree.turns + 1), Go()
+
+
+def _may_spawn(tree: TreeState, question: MaySpawn, draw: Draw) -> tuple[TreeState, Directive]:
+    parent = tree.members[question.session_id]
+    request = question.request
+    depth, limits = parent.depth + 1, tree.limits
+    if depth > limits.max_depth:
+        return tree, _refused(tree, "max_depth", depth, limits.max_depth, "levels of children", "--max-depth")
+    if tree.children >= limits.max_children:
+        asked = tree.children + 1
+        return tree, _refused(tree, "max_children", asked, limits.max_children, "children in all", "--max-children")
+    name = request.name or _free_name(parent.children, tree.children + 1)
+    if name in parent.children:
+        reason = f"a child named {name!r} is there already; choose another name"
+        return tree, Refuse("name", 2, 1, question.session_id, reason)
+    model = request.model or parent.model
+    if tree.models and model not in tree.models:
+        near = difflib.get_close_matches(model, sorted(tree.models), 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        reason = f"no model is named {model!r}{hint} Models: {', '.join(sorted(tree.models)[:10])}"
+        return tree, Refuse("model", 1, 0, question.session_id, reason)
+    child = Member(depth, model)
+    tree = tree.with_member(question.session_id, msgspec.structs.replace(parent, children=parent.children | {name}))
+    tree = msgspec.structs.replace(tree.with_member(draw.session_id, child), children=tree.children + 1)
+    return tree, Admit(draw.session_id, name, depth, model)
+
+
+def _refused(tree: TreeState, limit: str, value: int, allowed: int, what: str, option: str) -> Refuse:
+    reason = f"refused: this would make {value} {what}, and the limit ({limit}) is {allowed}; raise it with {option}"
+    return Refuse(limit, value, allowed, tree.root_id, reason)
+
+
+def _free_name(taken: frozenset[str], number: int) -> str:
+    while f"agent-{number}" in taken:
+        number += 1
+    return f"agent-{number}"
+
+
+def _crashed(tree: TreeState, question: Crashed, draw: Draw) -> tuple[TreeState, Directive]:
+    member = tree.members[question.session_id]
+    crashes = recent(member.crashes, draw.at)
+    tree = tree.with_member(question.session_id, msgspec.structs.replace(member, crashes=crashes))
+    if len(crashes) > RESTARTS.most:
+        return tree, Escalate(f"it crashed {len(crashes)} times in {RESTARTS.window_s:.0f} s")
+    return tree, Restart()

@@ -1,0 +1,136 @@
+"""The turn rules: the only place where a session's phase changes.
+
+    phase     what is under way            what it hears, beside what every phase hears
+    ────────  ───────────────────────────  ───────────────────────────────────────────────────────────
+    idle      nothing                      Emptied: mail or a notice begins a run
+    ready     nothing, a run is open       Emptied: call, or end the loop and wait, or settle
+    asking    the supervisor is asked      Directed: Go → calling, Refuse → ready
+    calling   a model call                 ModelEnded → tools or ready, ModelFailed → judging
+    tools     a batch of tools             ToolEnded, the last one → ready
+    judging   the supervisor is asked      Directed: RetryAfter → pausing, GiveUp → ready
+    pausing   the pause before a retry     TimerFired → asking
+    waiting   children                     Emptied: a notice or mail → asking, nobody left → settle
+    draining  the ledger                   LedgerDrained → idle
+    aborting  what is being cancelled      its signals; when nothing is open → idle or stopped
+    stopped   –                            –
+
+Every phase hears Prompt, Abort, Stop, Asked, ChildEnded, ChildWoken, and the timers of its waits. A signal whose id is not open
+changes nothing, so a late one harms nobody.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from actors.protocol.mail import (
+    Abort,
+    Asked,
+    ChildEnded,
+    ChildWoken,
+    Directed,
+    Emptied,
+    LedgerDrained,
+    Mail,
+    ModelEnded,
+    ModelFailed,
+    Prompt,
+    Stop,
+    TimerFired,
+    ToolEnded,
+)
+from actors.protocol.rules.batch import tool_ended
+from actors.protocol.rules.calling import (
+    ask_to_call,
+    directed_call,
+    directed_retry,
+    model_ended,
+    model_failed,
+    pause_ended,
+)
+from actors.protocol.rules.delivery import queue_change, take_prompt
+from actors.protocol.rules.ending import (
+    abort,
+    call_closed,
+    closed_if_quiet,
+    end_run,
+    grace_ended,
+    ledger_drained,
+    tool_closed,
+)
+from actors.protocol.rules.family import asked, child_ended, child_woken, directed_spawn, wait_timed_out
+from actors.protocol.state import Step, TurnState
+
+Rule = Callable[[TurnState, Any, float], Step]
+
+
+def step(state: TurnState, mail: Mail, at: float) -> Step:
+    """The state after `mail`, and what is to be carried out. `at`: when it arrived, in Unix seconds. Pure."""
+    rule = _BY_PHASE.get((state.phase, type(mail))) or _BY_MAIL.get(type(mail))
+    if rule is None:
+        return state, []
+    after, effects = rule(state, mail, at)
+    return after, [*effects, *queue_change(state, after)]
+
+
+def _begin_run(state: TurnState, mail: Emptied, at: float) -> Step:
+    if not state.is_woken or not (state.queue or state.notices):
+        return state, []
+    return ask_to_call(state.with_(run=state.run + 1, retry=0, ending=None, is_aborted=False))
+
+
+def _go_on(state: TurnState, mail: Emptied, at: float) -> Step:
+    if not state.is_over and (state.needs_call or state.queue or state.notices):
+        return ask_to_call(state)
+    return end_run(state)
+
+
+def _wake(state: TurnState, mail: Emptied, at: float) -> Step:
+    if state.is_woken and not state.is_over and (state.queue or state.notices):
+        return ask_to_call(state)
+    return end_run(state) if not state.running else (state, [])
+
+
+def _directed(state: TurnState, mail: Directed, at: float) -> Step:
+    if mail.question == state.question:
+        return directed_call(state, mail, at) if state.phase == "asking" else directed_retry(state, mail, at)
+    asking = next((asking for asking in state.asking if asking.question == mail.question), None)
+    return (state, []) if asking is None else directed_spawn(state, asking, mail)
+
+
+def _timer_fired(state: TurnState, mail: TimerFired, at: float) -> Step:
+    if state.phase == "pausing" and mail.timer == state.timer:
+        return pause_ended(state, mail, at)
+    if state.phase == "aborting":
+        return grace_ended(state, mail, at)
+    wait = next((wait for wait in state.waits if wait.timer == mail.timer), None)
+    return (state, []) if wait is None else wait_timed_out(state, wait, mail)
+
+
+def _last_child_ended(state: TurnState, mail: ChildEnded, at: float) -> Step:
+    state, effects = child_ended(state, mail, at)
+    state, closing = closed_if_quiet(state) if effects else (state, [])
+    return state, [*effects, *closing]
+
+
+_BY_PHASE: dict[tuple[str, type[Any]], Rule] = {
+    ("idle", Emptied): _begin_run,
+    ("ready", Emptied): _go_on,
+    ("waiting", Emptied): _wake,
+    ("calling", ModelEnded): model_ended,
+    ("calling", ModelFailed): model_failed,
+    ("tools", ToolEnded): tool_ended,
+    ("draining", LedgerDrained): ledger_drained,
+    ("aborting", ModelEnded): call_closed,
+    ("aborting", ModelFailed): call_closed,
+    ("aborting", ToolEnded): tool_closed,
+    ("aborting", ChildEnded): _last_child_ended,
+}
+_BY_MAIL: dict[type[Any], Rule] = {
+    Prompt: take_prompt,
+    Abort: abort,
+    Stop: abort,
+    Asked: asked,
+    ChildEnded: child_ended,
+    ChildWoken: child_woken,
+    Directed: _directed,
+    TimerFired: _timer_fired,
+}

@@ -1,0 +1,155 @@
+"""One per tree: it holds what is tree-wide and answers what sessions ask."""
+
+import random
+import secrets
+from collections.abc import Callable, Mapping
+
+import attrs
+import trio
+
+from actors.clock import Clock
+from actors.directory import Directory, Row
+from actors.flusher import Flushing, JournalLike
+from actors.ledger import Ledger
+from actors.mailbox import Mailbox
+from actors.outbox import Outbox
+from actors.protocol.mail import Prompt
+from actors.protocol.model import Model, ModelInfo
+from actors.protocol.questions import Admit, Directive, Question
+from actors.protocol.supervision import Draw, TreeState, decide
+from actors.protocol.tools import Relative, Spawn, Tool
+from actors.sink import Sink
+from actors.slots import Slots
+from store.entries import Header
+from store.errors import BadUsage
+from store.events import Diagnostic, Place
+from store.ids import session_id
+from store.records import Record
+from store.repair import admitting_entry
+from store.times import unix_ms
+from store.tree import EntryTree
+from store.usage import Usage, spend_of, usd
+
+SETTLE_LEDGER_S = 5.0
+
+
+@attrs.frozen
+class Workshop:
+    """What the engine hands to the actors. `model` raises KeyError for a name that it does not know."""
+
+    model: Callable[[str], tuple[Model, ModelInfo]]
+    tools: Mapping[str, Tool]
+    env: Mapping[str, str]
+    cwd: str
+    create_journal: Callable[[Header], JournalLike]
+    open_journal: Callable[[str], tuple[JournalLike, EntryTree]]
+    read_tree: Callable[[str], EntryTree]
+    journal_path: Callable[[str], str | None]
+    artifact_dir: Callable[[str], str]
+    system_prompt: Callable[[Row], str]
+
+
+@attrs.define(eq=False)
+class Supervisor:
+    """Decisions are `protocol.supervision.decide`'s; this carries the state and draws what a decision needs."""
+
+    workshop: Workshop
+    state: TreeState
+    sink: Sink
+    flusher: Flushing
+    clock: Clock
+    directory: Directory
+    slots: Slots = attrs.field(init=False)
+    ledger: Ledger = attrs.field(init=False)
+    number: int = 0
+    failure: str | None = None
+    """Why closing records could not be written; the host then ends with status 1."""
+
+    def __attrs_post_init__(self) -> None:
+        self.slots = Slots(self.state.limits.max_live_children)
+        self.ledger = Ledger(self.flusher, self.trouble)
+
+    def consult(self, question: Question) -> Directive:
+        """Decide, now."""
+        self.state, directive = decide(self.state, question, self._draw())
+        return directive
+
+    def _draw(self) -> Draw:
+        now = self.clock.now()
+        return Draw(now, random.random(), session_id(unix_ms(now), secrets.randbits(74)))
+
+    def next_numbers(self) -> int:
+        """The base for ids of work in a new incarnation: above all that were given out before."""
+        self.number += 1_000_000
+        return self.number
+
+    def trouble(self, row: Row, text: str) -> None:
+        """Tell whoever watches that the store did not do what it should."""
+        self.sink.publish(row.place, Diagnostic(level="error", code="store", text=text))
+
+    def outbox(self, row: Row, journal: JournalLike, tree: EntryTree) -> Outbox:
+        """The row's way out, to this journal."""
+
+        def bill(record: Record, usage: Usage) -> None:
+            try:
+                spend = spend_of(usage)
+            except BadUsage as error:
+                self.trouble(row, f"the usage of entry {record.id} is left out of every total: {error}")
+                return
+            row.aggregates.own[record.id] = (spend, usage.total_tokens)
+            self.ledger.bill(row, record.id, spend)
+
+        return Outbox(row.place, journal, tree, self.sink, self.flusher, self.clock, bill)
+
+    def start_child(self, parent: Row, admitted: Admit, request: Spawn) -> Row:
+        """A row and a mailbox for an admitted child, with its task in it; then its actor starts."""
+        place = Place(admitted.session_id, parent.place.root_id, parent.id, admitted.depth)
+        row = Row(
+            place,
+            admitted.name,
+            admitted.model,
+            parent,
+            Mailbox(self.clock),
+            tools=request.tools,
+            thinking=request.thinking,
+        )
+        target = None
+        if parent.outbox is not None:
+            target = admitting_entry(parent.outbox.tree.records, request.tool_call_id)
+        row.target_id = None if target is None else target.id
+        row.why = "spawn_task" if request.tool_call_id else "direct_user"
+        self.directory.add(row)
+        row.mailbox.put(Prompt(f"task:{row.id}", request.prompt, "prompt", "user", "spawn_task"))
+        self.directory.revive(row)
+        return row
+
+    def relatives(self, row: Row) -> tuple[Relative, ...]:
+        """The family of a session, as `list_agents` shows it."""
+        family = [(row, "self")]
+        if row.parent is not None:
+            family.append((row.parent, "parent"))
+            family += [(other, "sibling") for other in row.parent.children if other is not row]
+        family += [(child, "child") for child in row.children]
+        return tuple(
+            Relative(
+                name=other.name,
+                role=role,  # type: ignore[arg-type]
+                session_id=other.id,
+                status=self.status(other),
+                outcome=other.outcome,
+                own_tokens=other.own.tokens,
+                total_tokens=other.total.tokens,
+                own_usd=usd(other.own.total_pico),
+                total_usd=usd(other.total.total_pico),
+                unpriced=tuple(sorted(other.total.unpriced)),
+            )
+            for other, role in family
+        )
+
+    def status(self, row: Row) -> str:
+        return "waiting" if self.slots.is_waiting(row.id) else row.status
+
+    async def drained(self) -> None:
+        """What was spent is folded, or the time for it is over."""
+        with trio.move_on_after(SETTLE_LEDGER_S):
+            await self.ledger.drained()

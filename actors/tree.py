@@ -1,0 +1,63 @@
+"""A tree of sessions at work: the root's task, the ledger, and the end of it all."""
+
+import attrs
+import trio
+
+from actors.clock import Clock
+from actors.directory import Directory, Row
+from actors.flusher import Flushing
+from actors.holder import Holder
+from actors.mailbox import Mailbox
+from actors.protocol.mail import Command
+from actors.protocol.supervision import TreeState
+from actors.sink import Sink
+from actors.supervisor import Supervisor, Workshop
+from store.events import Place
+
+
+@attrs.define(eq=False)
+class Tree:
+    """The supervisor and the tasks of one tree. A tree without work has no tasks; it can be run again."""
+
+    supervisor: Supervisor
+    root: Row
+    _nursery: trio.Nursery | None = None
+    _rested: trio.Event = attrs.field(factory=trio.Event)
+
+    @classmethod
+    def of(cls, workshop: Workshop, state: TreeState, sink: Sink, flusher: Flushing, clock: Clock, name: str) -> "Tree":
+        """A tree with nothing but its root's row in it."""
+        directory = Directory(lambda row, nursery: tree._start(row, nursery))
+        supervisor = Supervisor(workshop, state, sink, flusher, clock, directory)
+        place = Place(state.root_id, state.root_id, None, 0)
+        root = Row(place, name, state.members[state.root_id].model, None, Mailbox(clock))
+        directory.add(root)
+        tree = cls(supervisor, root)
+        return tree
+
+    def _start(self, row: Row, nursery: trio.Nursery | None) -> None:
+        within = nursery or self._nursery
+        if within is None:
+            raise RuntimeError("a session was started in a tree that is not running")
+        within.start_soon(self._hold, row)
+
+    async def _hold(self, row: Row) -> None:
+        await Holder(self.supervisor, row).run()
+        if row is self.root and not row.has_task:
+            self._rested.set()
+
+    def tell(self, command: Command) -> None:
+        """Bring the root a command from outside."""
+        self.supervisor.directory.deliver(self.root, command)
+
+    async def run(self, command: Command) -> None:
+        """Give the root its command and return when the tree is quiet and what it spent is folded."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            nursery.start_soon(self.supervisor.ledger.run)
+            self._rested = trio.Event()
+            self.tell(command)
+            await self._rested.wait()
+            await self.supervisor.drained()
+            nursery.cancel_scope.cancel()
+        self._nursery = None
