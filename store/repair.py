@@ -21,7 +21,7 @@ from store.entries import (
 )
 from store.errors import BadRecord, BadUsage
 from store.messages import AssistantMessage, decode_message
-from store.records import Record
+from store.records import Draft, Record
 from store.tree import EntryTree
 from store.usage import NOTHING, Spend, spend_of, usage_of
 from store.wire import encode
@@ -59,6 +59,18 @@ def repair_plan(nodes: Mapping[str, Node], root_id: str) -> list[Fix]:
         plan += [Fix(session, body) for body in _missing_notices(node, nodes, outcomes)]
         plan += [Fix(session, body) for body in _missing_attributions(session, node, nodes)]
     return plan
+
+
+def with_fixes(nodes: Mapping[str, Node], plan: list[Fix]) -> dict[str, Node]:
+    """The tree as it is once `plan` is carried out, in memory. `nodes` stays as it is."""
+    fixed = dict(nodes)
+    for session in {fix.session_id for fix in plan}:
+        fixed[session] = Node(nodes[session].header, EntryTree.of(list(nodes[session].records)))
+    for fix in plan:
+        tree = fixed[fix.session_id].tree
+        last = tree.records[-1].timestamp if tree.records else ""
+        tree.add(Draft.of(fix.body).record(tree.next_ids(1)[0], tree.leaf_id, last))
+    return fixed
 
 
 def post_order(nodes: Mapping[str, Node], root_id: str) -> Iterator[tuple[str, Node]]:

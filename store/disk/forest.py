@@ -1,0 +1,141 @@
+"""Stored trees as a reader sees them: no lock, nothing repaired on disk, damage reported and worked around."""
+
+import os
+from collections.abc import Iterator
+
+import attrs
+import msgspec
+
+from store.disk.fs import Fs, open_own
+from store.disk.home import Home
+from store.disk.journal import read_journal
+from store.disk.ownership import Liveness, liveness
+from store.entries import Header
+from store.errors import BadRecord, StoreError
+from store.frame import body
+from store.records import Record, read_record
+from store.repair import Fix, Node, children_of, repair_plan, with_fixes
+from store.tree import EntryTree
+
+_FIRST_READ_BYTES = 16 * 1024
+_header: msgspec.json.Decoder[Header] = msgspec.json.Decoder(Header)
+
+
+@attrs.define
+class StoredTree:
+    """A root and what is below it, as stored. `nodes` hold what a repair would add, in memory; `unrepaired` counts it.
+
+    `troubles`: what is wrong with the journal of a session that cannot be read whole, by session id.
+    """
+
+    root_id: str
+    nodes: dict[str, Node]
+    troubles: dict[str, str]
+    liveness: Liveness
+    unrepaired: int = 0
+
+
+def read_header(fs: Fs, home: Home, session_id: str) -> Header | None:
+    """The header of a journal, from its first bytes; None where there is none that can be read. Raises OSError."""
+    try:
+        fd, found = open_own(fs, home.journal_path(session_id), os.O_RDONLY)
+    except StoreError:
+        return None
+    try:
+        data = fs.read_at(fd, min(_FIRST_READ_BYTES, found.size), 0)
+    finally:
+        fs.close(fd)
+    line = data.partition(b"\n")[0]
+    try:
+        return _header.decode(body(line + b"\n"))
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError):
+        return None
+
+
+def headers(fs: Fs, home: Home) -> Iterator[Header]:
+    """The header of every journal that has one, in the order of the ids: the oldest first."""
+    for session_id in home.session_ids():
+        try:
+            header = read_header(fs, home, session_id)
+        except OSError:
+            continue
+        if header is not None:
+            yield header
+
+
+def read_node(fs: Fs, home: Home, session_id: str) -> tuple[Node | None, str | None]:
+    """One journal, and what is wrong with it, if anything is. None: it is not there, or nothing in it can be read."""
+    try:
+        recovery = read_journal(fs, home.journal_path(session_id), session_id)
+    except FileNotFoundError:
+        return None, "its journal is missing"
+    except (OSError, StoreError) as error:
+        return None, str(error)
+    trouble = recovery.refusal
+    if recovery.damage:
+        first = recovery.damage[0]
+        trouble = (
+            f"{len(recovery.damage)} damaged places, the first at bytes {first.start} to {first.end}: {first.reason}"
+        )
+    if recovery.header is None:
+        return None, trouble or "it has no header"
+    return Node(recovery.header, EntryTree.of(list(decoded(recovery.records)))), trouble
+
+
+def decoded(lines: tuple[bytes, ...]) -> Iterator[Record]:
+    """The records of intact lines. A line that checks itself and is no entry cannot be ours; it is passed over."""
+    for line in lines:
+        try:
+            yield read_record(line)
+        except BadRecord:
+            continue
+
+
+def read_tree(fs: Fs, home: Home, root_id: str) -> StoredTree:
+    """The whole tree below `root_id`. Raises StoreError when the root's own journal cannot be read at all."""
+    nodes: dict[str, Node] = {}
+    troubles: dict[str, str] = {}
+    waiting = [root_id]
+    while waiting:
+        session_id = waiting.pop()
+        node, trouble = read_node(fs, home, session_id)
+        if trouble is not None:
+            troubles[session_id] = trouble
+        if node is None:
+            continue
+        nodes[session_id] = node
+        waiting += [
+            child.child_session_id for child in children_of(node.records) if child.child_session_id not in nodes
+        ]
+    if root_id not in nodes:
+        raise StoreError(f"session {root_id} cannot be read: {troubles.get(root_id)}")
+    state = liveness(fs, home, root_id)
+    plan: list[Fix] = [] if state.state == "alive" else repair_plan(nodes, root_id)
+    return StoredTree(root_id, with_fixes(nodes, plan), troubles, state, len(plan))
+
+
+def tree_ids(all_headers: list[Header]) -> list[str]:
+    """The roots among sessions, the oldest first."""
+    return [header.id for header in all_headers if header.root_session_id is None]
+
+
+class NoSuchSession(StoreError):
+    """No session, or more than one, has that name. The text says which there are."""
+
+
+def resolve(all_headers: list[Header], name: str) -> Header:
+    """The session that `name` names: an id, its unique prefix or suffix, or a session's name (the newest wins among roots)."""
+    exact = [header for header in all_headers if header.id == name]
+    named = [header for header in all_headers if header.name == name]
+    partial = [header for header in all_headers if header.id.startswith(name) or header.id.endswith(name)]
+    if exact:
+        return exact[0]
+    if named:
+        roots = [header for header in named if header.root_session_id is None]
+        return (roots or named)[-1]
+    if len(partial) == 1 and name:
+        return partial[0]
+    if partial and name:
+        some = ", ".join(header.id for header in partial[:5])
+        raise NoSuchSession(f"expected one session for {name!r}, found {len(partial)}: {some}")
+    raise NoSuchSession(f"no session has the id or name {name!r}; `sapwood sessions list` shows those there are")
