@@ -110,7 +110,7 @@ def read_tree(fs: Fs, home: Home, root_id: str) -> StoredTree:
     if root_id not in nodes:
         raise StoreError(f"session {root_id} cannot be read: {troubles.get(root_id)}")
     state = liveness(fs, home, root_id)
-    plan: list[Fix] = [] if state.state == "alive" else repair_plan(nodes, root_id)
+    plan: list[Fix] = repair_plan(nodes, root_id) if state.state == "dead" else []
     return StoredTree(root_id, with_fixes(nodes, plan), troubles, state, len(plan))
 
 

@@ -1,0 +1,79 @@
+"""The command `sapwood`: looks at the first argument, imports that command alone."""
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from orchestrator import __version__
+
+# Name → (module, short help). Static, so that `--help` imports no command.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("orchestrator.cli.run", "Run a tree of agents until it is quiet (what sapwood does without a command)."),
+    "agents": ("orchestrator.cli.agents", "The agents view: the trees of sessions, one row each."),
+    "usage": ("orchestrator.cli.usage", "Own and total tokens and cost, per session of a tree."),
+    "sessions": ("orchestrator.cli.sessions", "Stored sessions: list, show."),
+    "events": ("orchestrator.cli.events", "Event streams: validate one."),
+    "demo": ("orchestrator.cli.demo", "A scripted tree on the folder that it is started in: no key, no network."),
+}
+
+USAGE = """Run trees of LLM agents.
+
+\b
+  sapwood "What does this project do?"
+  sapwood run --mode json "List files"
+  sapwood demo
+
+Without a command's name everything is given to `run`; see `sapwood run --help`."""
+
+
+class Commands(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[name][0])
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=Commands, help=USAGE, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="sapwood")
+def group() -> None:
+    """The whole program."""
+
+
+def with_command(arguments: list[str]) -> list[str]:
+    """`arguments` with `run` in front, unless the first is a command or asks for help or version of the whole."""
+    if not arguments:
+        return ["run"]
+    if arguments[0] in COMMANDS:
+        return arguments
+    if len(arguments) == 1 and arguments[0] in {"--help", "-h", "--version"}:
+        return arguments
+    return ["run", *arguments]
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Entry point. Exit statuses: see `orchestrator/engine/status.py`."""
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        return group.main(args=with_command(given), prog_name="sapwood")
+    except BrokenPipeError:
+        # The reader went away (`| head -1`). Python would try to flush once more at exit, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(141)
+
+
+if __name__ == "__main__":
+    main()
