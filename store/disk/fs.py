@@ -80,8 +80,9 @@ class RealFs:
         # O_NONBLOCK: without it opening a FIFO that somebody put there would wait for ever. Regular files ignore it.
         fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, FILE_MODE)
         try:
-            if flags & os.O_EXCL:
-                self._set_mode(fd, FILE_MODE)
+            # The umask may have taken rights from us, too.
+            if flags & os.O_EXCL and stat.S_IMODE(os.fstat(fd).st_mode) != FILE_MODE:
+                os.fchmod(fd, FILE_MODE)
         except OSError:
             os.close(fd)
             raise
@@ -133,11 +134,10 @@ class RealFs:
 
     def mkdir(self, path: Path) -> None:
         os.mkdir(path, FOLDER_MODE)
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            self._set_mode(fd, FOLDER_MODE)
-        finally:
-            os.close(fd)
+        # By name, since a folder that the umask left without rights cannot be opened. Nobody else can put a link here:
+        # the parent is ours, or a sticky one.
+        if stat.S_IMODE(os.lstat(path).st_mode) != FOLDER_MODE:
+            os.chmod(path, FOLDER_MODE)
 
     def listdir(self, path: Path) -> list[str]:
         return os.listdir(path)
@@ -150,11 +150,6 @@ class RealFs:
 
     def unlink(self, path: Path) -> None:
         os.unlink(path)
-
-    def _set_mode(self, fd: int, mode: int) -> None:
-        """The umask may have taken rights from us, too."""
-        if stat.S_IMODE(os.fstat(fd).st_mode) != mode:
-            os.fchmod(fd, mode)
 
 
 def _stat(found: os.stat_result) -> Stat:
