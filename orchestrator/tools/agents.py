@@ -22,7 +22,7 @@ from actors.protocol.tools import (
     text_result,
 )
 from orchestrator.tools.arguments import checked_arguments, object_schema
-from orchestrator.tools.reports import bounded_texts, report_body, report_title
+from orchestrator.tools.reports import reports_text
 from store.messages import TextContent
 
 MAX_WAIT_S = 600.0
@@ -106,7 +106,7 @@ async def _wait_for_spawned(handle: Handle, context: ToolContext) -> ToolResult:
         case other:
             raise TypeError(f"expected Waited or Refused for a WaitFor, got {other!r}")
     reports = tuple(report for report in waited.reports if report.session_id == handle.session_id)
-    blocks = _blocks(reports, context) or f"No report of {handle.name}."
+    blocks = reports_text(reports, context.call_id, context.artifact_dir) or f"No report of {handle.name}."
     notes = [] if waited.ended == "settled" else [_early_end(waited.ended, MAX_WAIT_S)]
     is_completed = any(report.outcome == "completed" for report in reports)
     outcome = reports[0].outcome if reports else ""
@@ -138,8 +138,8 @@ class WaitAgentsTool:
         notes = [f"There is no child named {name!r}." for name in unknown]
         notes += [] if waited.ended == "settled" else [_early_end(waited.ended, timeout_s)]
         notes += [f"timeout_s was {asked_s:g}; the limit is {MAX_WAIT_S:g}."] if asked_s > MAX_WAIT_S else []
-        blocks = [_blocks(waited.reports, context)] if waited.reports else []
-        text = "\n\n".join([*blocks, *notes]) or "There are no children to wait for."
+        blocks = reports_text(waited.reports, context.call_id, context.artifact_dir)
+        text = "\n\n".join([*([blocks] if blocks else []), *notes]) or "There are no children to wait for."
         return _result(text, waited.reports, is_error=bool(unknown), details={"ended": waited.ended})
 
 
@@ -165,12 +165,6 @@ class ListAgentsTool:
 def _result(text: str, reports: tuple[ChildReport, ...], *, is_error: bool, details: dict[str, Any]) -> ToolResult:
     settled = tuple(dict.fromkeys(report.notice_id for report in reports if report.outcome))
     return ToolResult((TextContent(text=text),), is_error, details, settled)
-
-
-def _blocks(reports: tuple[ChildReport, ...], context: ToolContext) -> str:
-    labels = [f"{report.name}-{context.call_id}" for report in reports]
-    bodies = bounded_texts([report_body(report) for report in reports], labels, context.artifact_dir)
-    return "\n\n".join(f"{report_title(report)}\n{body}" for report, body in zip(reports, bodies, strict=True))
 
 
 def _early_end(ended: str, timeout_s: float) -> str:

@@ -28,7 +28,7 @@ _SPEC = ToolSpec(
         old={
             "type": "string",
             "minLength": 1,
-            "description": "What is there, with enough around it to be unique",
+            "description": "What is there, and enough around it to be unique",
         },
         new={"type": "string", "description": "The text to put in its place"},
         all={"type": "boolean", "description": "Replace every occurrence (default false)"},
@@ -74,8 +74,8 @@ def _edit_file(path: str, old: str, new: str, is_all: bool) -> ToolResult:
         edit = edited(before, old, new, is_all=is_all)
     except NoEdit as error:
         raise NoEdit(f"{shown_path(path)}: {error}") from error
+    diff = unified_diff(_valid(before), _valid(edit.text))
     replace_file(path, edit.text.encode("utf-8", "surrogateescape"))
-    diff = _valid(unified_diff(before, edit.text))
     count = len(edit.lines)
     where = f"line {edit.lines[0]}" if count == 1 else f"{count} places, lines {_named(edit.lines)}"
     return text_result(

@@ -10,6 +10,25 @@ from orchestrator.tools.spill import NOTE_BYTES, NOTE_LINES, Capture
 _FRAME_BYTES = 512
 _FRAME_LINES = 4
 _LEAST_BYTES = 256
+_LEAST_LINES = 2
+
+
+def reports_text(reports: Sequence[ChildReport], call_id: str, folder: str) -> str:
+    """One block per child, all within the bound of a tool's output. What is cut is whole in a file of `folder`."""
+    count = max(1, len(reports))
+    bodies = [report_body(report) for report in reports]
+    room_bytes, room_lines = MAX_BYTES - 2 * NOTE_BYTES, MAX_LINES - 2 * NOTE_LINES
+    shares = zip(
+        fair_shares([len(body.encode()) for body in bodies], room_bytes - count * _FRAME_BYTES),
+        fair_shares([body.count("\n") + 1 for body in bodies], room_lines - count * _FRAME_LINES),
+        strict=True,
+    )
+    blocks = []
+    for report, body, (size, lines) in zip(reports, bodies, shares, strict=True):
+        shown = HeadTail(max(_LEAST_BYTES, size), max(_LEAST_LINES, lines))
+        blocks.append(f"{report_title(report)}\n{_bounded(body, f'{report.name}-{call_id}', folder, shown)}")
+    # Very many children do not fit even with the least of each.
+    return _bounded("\n\n".join(blocks), f"agents-{call_id}", folder, HeadTail(room_bytes, room_lines))
 
 
 def report_title(report: ChildReport) -> str:
@@ -25,20 +44,8 @@ def report_body(report: ChildReport) -> str:
     return error + (report.text if report.outcome else f"so far:\n{report.text}")
 
 
-def bounded_texts(texts: Sequence[str], labels: Sequence[str], folder: str) -> list[str]:
-    """The texts, together within the bound of a tool's output. One that is cut is whole in a file of `folder`."""
-    count = max(1, len(texts))
-    room_bytes = MAX_BYTES - NOTE_BYTES - count * _FRAME_BYTES
-    bytes_shares = fair_shares([len(text.encode()) for text in texts], room_bytes)
-    lines_shares = fair_shares([text.count("\n") + 1 for text in texts], MAX_LINES - NOTE_LINES - count * _FRAME_LINES)
-    shares = zip(texts, labels, bytes_shares, lines_shares, strict=True)
-    return [
-        _bounded(text, label, folder, max(_LEAST_BYTES, size), max(2, lines)) for text, label, size, lines in shares
-    ]
-
-
-def _bounded(text: str, label: str, folder: str, max_bytes: int, max_lines: int) -> str:
-    capture = Capture(folder, label, shown=HeadTail(max_bytes, max_lines))
+def _bounded(text: str, label: str, folder: str, shown: HeadTail) -> str:
+    capture = Capture(folder, label, shown=shown)
     try:
         capture.add(text.encode())
         return capture.finish().text
