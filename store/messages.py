@@ -145,7 +145,7 @@ def decode_message(raw: bytes | msgspec.Raw) -> Message:
     """The typed message. Raises BadRecord for a role or shape that we do not know."""
     try:
         return _decoder.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRecord(f"expected a message of a known role, found {bytes(raw)[:120]!r}: {error}") from error
 
 

@@ -1,5 +1,8 @@
 """A line of a journal: its head, decoded at once, and its bytes, decoded when somebody asks."""
 
+import re
+from typing import Any, TypeVar
+
 import msgspec
 
 from store.entries import ChildUsageAttributedEntry, Entry, Known, UnknownEntry
@@ -8,14 +11,14 @@ from store.wire import Wire, encode
 
 
 class Head(Wire, frozen=True, kw_only=True):
-    """What walking a tree needs, and the key of an attribution."""
+    """What walking a tree needs, and the key of an attribution. An entry of others may mean something else by the last three."""
 
     type: str
     id: str | None = None
     parent_id: str | None = None
-    timestamp: str | None = None
-    origin_session_id: str | None = None
-    origin_entry_id: str | None = None
+    timestamp: Any = None
+    origin_session_id: Any = None
+    origin_entry_id: Any = None
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -31,27 +34,45 @@ class Record(msgspec.Struct, frozen=True):
     def body(self) -> Entry:
         """The typed body; UnknownEntry for a type or shape that we do not know."""
         try:
-            return _known.decode(self.raw)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            return _decoded(_known, self.raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return UnknownEntry(self.raw)
 
 
 _known: msgspec.json.Decoder[Known] = msgspec.json.Decoder(Known)
 _head: msgspec.json.Decoder[Head] = msgspec.json.Decoder(Head)
+_T = TypeVar("_T")
+_HALF = rb"u[dD][89a-fA-F][0-9a-fA-F]{2}"
+_ESCAPE = re.compile(rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(" + _HALF + rb")|.)", re.DOTALL)
+
+
+def well_formed(raw: bytes) -> bytes:
+    """`raw` with U+FFFD for each half of a surrogate pair: JavaScript writes one where it cut a string, and it is no text."""
+    return _ESCAPE.sub(lambda escape: b"\\ufffd" if escape[1] else escape[0], raw)
+
+
+def _decoded(decoder: msgspec.json.Decoder[_T], raw: bytes) -> _T:
+    try:
+        return decoder.decode(raw)
+    except msgspec.DecodeError:
+        if b"\\ud" not in raw and b"\\uD" not in raw:
+            raise
+        return decoder.decode(well_formed(raw))
 
 
 def read_record(raw: bytes) -> Record:
     """The record in one JSON object. Raises BadRecord where there is no object with `type` and `id`."""
     try:
-        head = _head.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        head = _decoded(_head, raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRecord(f"expected an entry, found {raw[:120]!r}: {error}") from error
     if head.id is None:
         raise BadRecord(f"expected an entry with an id, found {raw[:120]!r}")
     key = None
-    if head.origin_session_id is not None and head.origin_entry_id is not None:
+    if isinstance(head.origin_session_id, str) and isinstance(head.origin_entry_id, str):
         key = (head.origin_session_id, head.origin_entry_id)
-    return Record(head.type, head.id, head.parent_id, head.timestamp or "", raw, key)
+    timestamp = head.timestamp if isinstance(head.timestamp, str) else ""
+    return Record(head.type, head.id, head.parent_id, timestamp, raw, key)
 
 
 class Draft(msgspec.Struct, frozen=True):
