@@ -19,7 +19,8 @@ from store.usage import NOTHING, Spend
 class Row:
     """One session. `below`: what its descendants were billed; `why` and `target_id`: how its spend is attributed.
 
-    `outbox` is there once its journal is; `nursery` holds the tasks of its children while its own task runs.
+    `is_stored`: it has a journal; `outbox` is there once that is open; `nursery` holds the tasks of its children while its
+    own task runs.
     `runs` counts the runs that have ended; `is_running`: one is open, or about to be.
     """
 
@@ -28,8 +29,10 @@ class Row:
     model: str
     parent: Row | None
     mailbox: Mailbox
+    is_named: bool = True
     tools: tuple[str, ...] | None = None
     thinking: str | None = None
+    is_stored: bool = False
     outbox: Outbox | None = None
     nursery: trio.Nursery | None = None
     has_task: bool = False

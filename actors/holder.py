@@ -55,6 +55,9 @@ class Holder:
             if not row.outbox.tree.records and row.outbox.tree.count:
                 row.outbox.tree = workshop.read_tree(row.id)
             return False
+        if row.is_stored:
+            row.outbox = self.supervisor.outbox(row, *workshop.open_journal(row.id))
+            return False
         if row.parent is not None and row.parent.outbox is not None:
             # child_spawned is durable in the parent before the child's file exists.
             await row.parent.outbox.durable()
@@ -170,10 +173,10 @@ def begin(supervisor: Supervisor, row: Row) -> None:
         parent_session_id=parent.id if parent is not None else None,
         root_session_id=row.place.root_id if parent is not None else None,
         rlm_depth=row.place.depth,
-        name=row.name,
+        name=row.name if parent is not None or row.is_named else None,
     )
     journal = workshop.create_journal(header)
-    row.outbox = supervisor.outbox(row, journal, EntryTree())
+    row.outbox, row.is_stored = supervisor.outbox(row, journal, EntryTree()), True
     supervisor.sink.publish(row.place, header)
     _, info = workshop.model(row.model)
     row.outbox.append(ModelChangeEntry(provider=info.provider, model_id=info.id))

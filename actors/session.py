@@ -22,7 +22,10 @@ class ClosingFailed(Exception):
 
 @attrs.define(eq=False)
 class SessionLoop:
-    """`perform` never waits, so an Abort is heard at once, whatever the disk does. `may_close` closes the mailbox if it is empty."""
+    """`perform` never waits, so an Abort is heard at once, whatever the disk does.
+
+    `may_close` closes the mailbox, if it is empty and nothing below needs this task.
+    """
 
     mailbox: Mailbox
     perform: Callable[[Sequence[Effect]], None]

@@ -14,6 +14,9 @@ from actors.sink import Sink
 from actors.supervisor import Supervisor, Workshop
 from store.events import Place
 
+UNNAMED = "root"
+"""What a root is called in scripts and families when nobody gave it a name; its header then has none."""
+
 
 @attrs.define(eq=False)
 class Tree:
@@ -30,7 +33,7 @@ class Tree:
         directory = Directory(lambda row, nursery: tree._start(row, nursery))
         supervisor = Supervisor(workshop, state, sink, flusher, clock, directory)
         place = Place(state.root_id, state.root_id, None, 0)
-        root = Row(place, name, state.members[state.root_id].model, None, Mailbox(clock))
+        root = Row(place, name, state.members[state.root_id].model, None, Mailbox(clock), is_named=name != UNNAMED)
         directory.add(root)
         tree = cls(supervisor, root)
         return tree

@@ -1,0 +1,130 @@
+"""Configuration: `$SAPWOOD_HOME/config.toml`, over it the project's `.sapwood/config.toml`. Flags and environment win over both."""
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+
+from actors.protocol.limits import Limits
+from actors.protocol.retry import RetryPolicy
+from orchestrator.engine.errors import WrongUsage
+
+# A project's file comes with the project. These would let it send keys or conversations to where it likes, or run commands.
+_NOT_FROM_PROJECTS = ("providers", "trusted_projects")
+
+
+class CostConfig(msgspec.Struct, frozen=True):
+    """Dollars per million tokens."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float = 0.0
+    cache_write: float = 0.0
+
+
+class ModelConfig(msgspec.Struct, frozen=True):
+    """One model of a provider. Without `cost` its price is unknown."""
+
+    id: str
+    context_window: int = 0
+    max_output: int = 0
+    cost: CostConfig | None = None
+
+
+class ProviderConfig(msgspec.Struct, frozen=True):
+    """How a provider is reached. `api_key_command` prints the key."""
+
+    api: str = "openai-completions"
+    base_url: str = ""
+    api_key_env: str | None = None
+    api_key_command: tuple[str, ...] | None = None
+    headers: dict[str, str] = {}
+    models: tuple[ModelConfig, ...] = ()
+
+
+class Config(msgspec.Struct, frozen=True):
+    """Everything that files can set."""
+
+    model: str | None = None
+    limits: Limits = Limits()
+    retry: RetryPolicy = RetryPolicy()
+    providers: dict[str, ProviderConfig] = {}
+    trusted_projects: tuple[str, ...] = ()
+
+
+def load_config(home_file: Path, cwd: Path) -> Config:
+    """The configuration for work in `cwd`. Raises WrongUsage with file, key and the nearest known key."""
+    merged = _read(home_file)
+    trusted = merged.get("trusted_projects", [])
+    project = next((folder for folder in (cwd, *cwd.parents) if (folder / ".sapwood" / "config.toml").is_file()), None)
+    if project is not None and project / ".sapwood" != home_file.parent:
+        file = project / ".sapwood" / "config.toml"
+        values = _read(file)
+        refused = [name for name in _NOT_FROM_PROJECTS if name in values]
+        if refused and str(project) not in trusted:
+            raise WrongUsage(
+                f"{file}: a project's file cannot set {', '.join(refused)}, unless {home_file} says "
+                f'trusted_projects = ["{project}"]'
+            )
+        merged = _over(merged, values)
+    return _convert(merged, str(home_file) if project is None else f"{home_file} with {project}/.sapwood/config.toml")
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise WrongUsage(f"{file}: expected a TOML file that can be read: {error}") from error
+    _check_keys(values, Config, str(file), "")
+    return values
+
+
+def _check_keys(values: Mapping[str, Any], kind: type, file: str, prefix: str) -> None:
+    """Raise WrongUsage for a key that nothing reads, at any depth."""
+    fields = get_type_hints(kind)
+    for key, value in values.items():
+        if key not in fields:
+            near = difflib.get_close_matches(key, fields, 1)
+            hint = f"; did you mean {prefix}{near[0]}?" if near else f"; known: {', '.join(fields)}"
+            raise WrongUsage(f"{file}: there is no setting {prefix}{key}{hint}")
+        inner = _struct_in(fields[key])
+        if inner is None:
+            continue
+        for place, part in _parts(value, fields[key]):
+            _check_keys(part, inner, file, f"{prefix}{key}.{place}")
+
+
+def _struct_in(hint: Any) -> type | None:
+    candidates = [hint, *get_args(hint)]
+    return next((one for one in candidates if isinstance(one, type) and issubclass(one, msgspec.Struct)), None)
+
+
+def _parts(value: Any, hint: Any) -> list[tuple[str, Mapping[str, Any]]]:
+    """The tables inside a value, with what names them in an error."""
+    if isinstance(value, list):
+        return [("", part) for part in value if isinstance(part, dict)]
+    if not isinstance(value, dict):
+        return []
+    if str(hint).startswith("dict"):
+        return [(f"{name}.", part) for name, part in value.items() if isinstance(part, dict)]
+    return [("", value)]
+
+
+def _over(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        inner = merged.get(key)
+        merged[key] = _over(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _convert(values: dict[str, Any], file: str) -> Config:
+    try:
+        return msgspec.convert(values, Config)
+    except msgspec.ValidationError as error:
+        raise WrongUsage(f"{file}: {error}") from error

@@ -1,0 +1,235 @@
+"""A one-shot host: one process, one tree, from its prompt to its exit status."""
+
+import secrets
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import attrs
+import trio
+
+from actors.clock import Clock
+from actors.flusher import Flusher
+from actors.protocol.limits import Limits
+from actors.protocol.mail import Prompt, Stop
+from actors.protocol.retry import RetryPolicy
+from actors.protocol.supervision import Member, TreeState
+from actors.sink import Sink
+from actors.supervisor import Workshop
+from actors.tree import UNNAMED, Tree
+from orchestrator.engine.errors import NotOurs, WrongUsage
+from orchestrator.engine.models import Models
+from orchestrator.engine.opening import OwnedTree, root_of
+from orchestrator.engine.rows import model_of, plant
+from orchestrator.engine.status import exit_status
+from orchestrator.engine.stdout import LineWriter
+from orchestrator.tools.registry import builtin_tools, child_env
+from store.context import last_assistant
+from store.disk.fs import RealFs
+from store.disk.home import Home
+from store.entries import ModelChangeEntry
+from store.errors import StoreError
+from store.events import Diagnostic
+from store.ids import session_id
+from store.times import unix_ms
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@attrs.frozen
+class Job:
+    """What one invocation is to do. `session`: a stored session to go on with; `model`: None with a stored one: as before."""
+
+    prompt: str
+    model: str | None
+    cwd: Path
+    environ: Mapping[str, str]
+    limits: Limits = attrs.field(factory=Limits)
+    retry: RetryPolicy = attrs.field(factory=RetryPolicy)
+    session: str | None = None
+    name: str | None = None
+    is_json: bool = False
+
+
+@attrs.frozen
+class Ended:
+    """How it ended. `answer`: text of the root's last message; `error`: why it did not end well."""
+
+    status: int
+    outcome: str
+    root_id: str
+    answer: str = ""
+    error: str | None = None
+
+
+@attrs.define(eq=False)
+class Host:
+    """Wires one tree to the disk, the models, the tools and stdout, and runs it."""
+
+    job: Job
+    home: Home
+    models: Models
+    clock: Clock = attrs.field(factory=Clock)
+    flusher: Flusher = attrs.field(factory=Flusher)
+    on_tree: Callable[[Tree], None] = lambda tree: None
+    _signal: int | None = None
+    _gone: OSError | None = None
+    _tree: Tree | None = None
+    _writer: LineWriter | None = None
+
+    async def run(self) -> Ended:
+        """Raises WrongUsage, NotOurs before anything has started; StoreError and OSError where the store cannot be used."""
+        with self._owned() as owned:
+            sink = Sink(self.clock)
+            if self.job.is_json:
+                self._writer = LineWriter(1, self._reader_gone)
+                sink.outlets.append(self._writer)
+            tree = self._tree = self._planted(owned, sink)
+            self.on_tree(tree)
+            await self._alive(tree)
+            return self._ended(tree)
+
+    def _owned(self) -> "_Closing":
+        """The tree on disk: a new one, or the stored one with all that a crash left out written."""
+        fs = self.home.fs
+        if self.job.session is None:
+            now = self.clock.now()
+            root_id = session_id(unix_ms(now), secrets.randbits(74))
+            return _Closing(OwnedTree.acquire(fs, self.home, root_id, self.clock.now))
+        root_id = root_of(fs, self.home, self.job.session)
+        if root_id != self.job.session:
+            raise WrongUsage(f"session {self.job.session} is a child; go on with its root: sapwood run -r {root_id}")
+        owned = OwnedTree.acquire(fs, self.home, root_id, self.clock.now)
+        try:
+            owned.load()
+        except BaseException:
+            owned.close()
+            raise
+        return _Closing(owned)
+
+    def _planted(self, owned: OwnedTree, sink: Sink) -> Tree:
+        """The tree in memory, with a row for every session that is stored."""
+        node = owned.nodes.get(owned.root_id)
+        stored_model = None if node is None else model_of(node)
+        model = self.job.model or stored_model
+        if model is None:
+            raise WrongUsage("no model is named; use -m PROVIDER/ID")
+        self.models.get(model)
+        state = TreeState(owned.root_id, self.job.limits, self.job.retry, {owned.root_id: Member(0, model)})
+        tree = Tree.of(self._workshop(owned), state, sink, self.flusher, self.clock, self.job.name or UNNAMED)
+        if node is not None:
+            plant(tree, owned.nodes, tree.root.name)
+            tree.root.outbox = tree.supervisor.outbox(tree.root, *owned.open(owned.root_id))
+            sink.publish(tree.root.place, node.header)
+            self._tell_repairs(owned, tree)
+            if model != stored_model:
+                provider, _, name = model.partition("/")
+                tree.root.outbox.append(ModelChangeEntry(provider=provider, model_id=name))
+        return tree
+
+    def _tell_repairs(self, owned: OwnedTree, tree: Tree) -> None:
+        place, sink = tree.root.place, tree.supervisor.sink
+        if owned.repaired:
+            text = f"an earlier run was interrupted: {len(owned.repaired)} entries that it left out were added"
+            sink.publish(place, Diagnostic(level="info", code="repaired", text=text))
+        for session, trouble in owned.troubles.items():
+            sink.publish(place, Diagnostic(level="warning", code="unreadable", text=f"session {session}: {trouble}"))
+
+    def _workshop(self, owned: OwnedTree) -> Workshop:
+        return Workshop(
+            model=self.models.get,
+            tools=builtin_tools(),
+            env=child_env(self.job.environ, {}),
+            cwd=str(self.job.cwd),
+            create_journal=owned.create,
+            open_journal=owned.open,
+            read_tree=owned.read,
+            journal_path=lambda session: str(self.home.journal_path(session)),
+            artifact_dir=lambda session: str(self.home.artifact_dir(session)),
+            system_prompt=lambda row: "",
+        )
+
+    async def _alive(self, tree: Tree) -> None:
+        """The tasks of the process. The flusher stands outside the tree and outlives it."""
+        async with trio.open_nursery() as host:
+            host.start_soon(self.flusher.run)
+            try:
+                async with trio.open_nursery() as outer:
+                    await outer.start(self._hear_signals, outer.cancel_scope)
+                    if self._writer is not None:
+                        outer.start_soon(self._writer.run)
+                    tree.root.outcome = ""
+                    if self._signal is None:
+                        await tree.run(Prompt(f"prompt:{unix_ms(self.clock.now())}", self.job.prompt))
+                    if self._writer is not None:
+                        self._writer.finish()
+                        await self._writer.written()
+                    outer.cancel_scope.cancel()
+            finally:
+                self.flusher.end()
+
+    async def _hear_signals(
+        self, all_of_it: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """The first signal stops the tree, which then closes what is open. A second one ends at once."""
+        with trio.open_signal_receiver(*SIGNALS) as received:
+            task_status.started()
+            async for number in received:
+                if self._signal is not None:
+                    all_of_it.cancel()
+                    return
+                self._signal = number
+                self._stop(f"stopped by {signal.Signals(number).name}")
+
+    def _reader_gone(self, error: OSError) -> None:
+        self._gone = error
+        self._stop("the reader of stdout went away")
+
+    def _stop(self, reason: str) -> None:
+        if self._tree is not None:
+            self._tree.tell(Stop(reason))
+
+    def _ended(self, tree: Tree) -> Ended:
+        root, outbox = tree.root, tree.root.outbox
+        message = None if outbox is None else last_assistant(outbox.tree.path())
+        is_pipe = isinstance(self._gone, BrokenPipeError)
+        failure = tree.supervisor.failure
+        if self._gone is not None and not is_pipe:
+            failure = f"stdout could not be written: {self._gone}"
+        outcome = root.outcome or "failed"
+        error = failure
+        if error is None and outcome != "completed":
+            error = (message.error_message if message is not None else None) or outcome
+        return Ended(
+            exit_status(outcome, signal=self._signal, reader_gone=is_pipe, failure=failure),
+            outcome,
+            root.id,
+            message.text if message is not None else "",
+            error,
+        )
+
+
+@attrs.frozen
+class _Closing:
+    """Closes the tree's journals and lets go of it, whatever happened."""
+
+    owned: OwnedTree
+
+    def __enter__(self) -> OwnedTree:
+        return self.owned
+
+    def __exit__(self, *_: object) -> None:
+        self.owned.close()
+
+
+def run_job(job: Job, home: Home | None = None, models: Models | None = None) -> Ended:
+    """Run one job in this process, to its end. Raises EngineError."""
+    from orchestrator.engine.config import load_config
+
+    home = home or Home.from_env(job.environ, RealFs())
+    models = models or Models(load_config(home.config_path, job.cwd), job.environ, job.cwd)
+    host = Host(job, home, models)
+    try:
+        return trio.run(host.run)
+    except* StoreError as group:
+        raise NotOurs("; ".join(str(error) for error in group.exceptions)) from group

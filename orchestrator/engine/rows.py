@@ -1,0 +1,74 @@
+"""From the journals of a stored tree to the rows and counters that its actors go on with."""
+
+import msgspec
+
+from actors.directory import Row
+from actors.mailbox import Mailbox
+from actors.protocol.supervision import Member
+from actors.tree import Tree
+from store.attribution import account
+from store.context import build_context
+from store.entries import ChildSpawnedEntry, SessionInfoEntry
+from store.events import Place
+from store.repair import Node, admitting_entry, aggregates, children_of, runs
+
+
+def plant(tree: Tree, nodes: dict[str, Node], root_name: str) -> None:
+    """Give the tree a row for every stored session, the root's first. Limits count what was spawned before."""
+    root = nodes[tree.root.id]
+    fill(tree.root, root)
+    tree.root.name = name_of(root) or root_name
+    waiting = [tree.root]
+    while waiting:
+        parent = waiting.pop(0)
+        node = nodes.get(parent.id)
+        if node is None:
+            continue
+        spawned = children_of(node.records)
+        names = frozenset(child.name for child in spawned)
+        supervisor = tree.supervisor
+        member = msgspec.structs.replace(supervisor.state.members[parent.id], children=names)
+        state = supervisor.state.with_member(parent.id, member)
+        for child in spawned:
+            state = state.with_member(child.child_session_id, Member(child.child_depth, child.model))
+            waiting.append(_child(tree, parent, node, child, nodes.get(child.child_session_id)))
+        supervisor.state = msgspec.structs.replace(state, children=state.children + len(spawned))
+
+
+def _child(tree: Tree, parent: Row, parent_node: Node, spawned: ChildSpawnedEntry, node: Node | None) -> Row:
+    place = Place(spawned.child_session_id, tree.root.id, parent.id, spawned.child_depth)
+    row = Row(place, spawned.name, spawned.model, parent, Mailbox(tree.supervisor.clock))
+    row.mailbox.close()
+    admitting = admitting_entry(parent_node.records, spawned.tool_call_id)
+    row.target_id = None if admitting is None else admitting.id
+    row.why = "spawn_task" if spawned.tool_call_id else "direct_user"
+    tree.supervisor.directory.add(row)
+    if node is None:
+        row.outcome = "lost"
+    else:
+        fill(row, node)
+    return row
+
+
+def fill(row: Row, node: Node) -> None:
+    """What a journal says of its session."""
+    spent = account(node.header, node.records)
+    ended = runs(node.records)
+    row.own, row.below = spent.own, spent.children
+    row.aggregates = aggregates(node)
+    row.runs, row.outcome = len(ended), ended[-1].outcome if ended else ""
+    row.is_stored = True
+
+
+def name_of(node: Node) -> str | None:
+    """The session's name: the last one given, else the header's."""
+    for record in reversed(node.records):
+        if record.type == "session_info" and isinstance(body := record.body(), SessionInfoEntry):
+            return body.name
+    return node.header.name
+
+
+def model_of(node: Node) -> str | None:
+    """`provider/id` of the model that the session uses."""
+    model = build_context(node.tree.path()).model
+    return None if model is None else f"{model[0]}/{model[1]}"

@@ -1,0 +1,107 @@
+"""The run's own stdout: lines in, bytes out, without ever blocking the loop."""
+
+import os
+import stat
+from collections import deque
+from collections.abc import Callable
+
+import attrs
+import trio
+
+ROOM_BYTES = 256 * 1024
+# A pipe that is ready takes this much without blocking (POSIX, PIPE_BUF on Linux). We do not set O_NONBLOCK: the open
+# file description belongs to others too.
+SMALL_WRITE_BYTES = 4096
+LARGE_WRITE_BYTES = 1 << 20
+
+
+@attrs.define(eq=False)
+class LineWriter:
+    """An outlet of the stream on a file descriptor. `on_gone(error)` is called once, when nobody can be written to."""
+
+    fd: int
+    on_gone: Callable[[OSError], None]
+    _lines: deque[bytes] = attrs.field(factory=deque)
+    _waiting_bytes: int = 0
+    _is_gone: bool = False
+    _is_finished: bool = False
+    _ended: trio.Event = attrs.field(factory=trio.Event)
+    _work: trio.Event = attrs.field(factory=trio.Event)
+    _room: trio.Event = attrs.field(factory=trio.Event)
+
+    def offer(self, line: bytes) -> None:
+        """Take a line. What nobody reads any more is dropped."""
+        if self._is_gone:
+            return
+        self._lines.append(line)
+        self._waiting_bytes += len(line)
+        self._work.set()
+
+    @property
+    def has_room(self) -> bool:
+        return self._is_gone or self._waiting_bytes < ROOM_BYTES
+
+    async def wait_for_room(self) -> None:
+        """Return when less than `ROOM_BYTES` wait to be written."""
+        while not self.has_room:
+            self._room = trio.Event()
+            await self._room.wait()
+
+    def finish(self) -> None:
+        """No more lines come: `run` returns once all are written."""
+        self._is_finished = True
+        self._work.set()
+
+    async def written(self) -> None:
+        """Return when `run` has ended."""
+        await self._ended.wait()
+
+    async def run(self) -> None:
+        """Write until finished, or until the reader has gone away."""
+        try:
+            await self._write()
+        except OSError as error:
+            self._gone(error)
+        finally:
+            self._ended.set()
+
+    async def _write(self) -> None:
+        must_wait = _must_wait(self.fd)
+        size = SMALL_WRITE_BYTES if must_wait else LARGE_WRITE_BYTES
+        while self._lines or not self._is_finished:
+            if not self._lines:
+                self._work = trio.Event()
+                await self._work.wait()
+                continue
+            pending = self._take(size)
+            while pending:
+                if must_wait:
+                    await trio.lowlevel.wait_writable(self.fd)
+                written = os.write(self.fd, pending[:size])
+                pending = pending[written:]
+                self._waiting_bytes -= written
+                if self.has_room:
+                    self._room.set()
+
+    def _take(self, size: int) -> bytes:
+        """What is waiting, in one piece of about `size` bytes: small lines share a write."""
+        batch: list[bytes] = []
+        length = 0
+        while self._lines and length < size:
+            line = self._lines.popleft()
+            batch.append(line)
+            length += len(line)
+        return b"".join(batch)
+
+    def _gone(self, error: OSError) -> None:
+        self._is_gone = True
+        self._lines.clear()
+        self._waiting_bytes = 0
+        self._room.set()
+        self.on_gone(error)
+
+
+def _must_wait(fd: int) -> bool:
+    """Pipes, sockets and terminals are waited for; a regular file never blocks for a reader, and cannot be polled."""
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
