@@ -34,7 +34,9 @@ class EntryTree:
         self.count += 1
         if record.id != entry_id(self.count):
             self._odd.add(record.id)
-        self.leaf_id = leaf_after(record, self.leaf_id)
+        leaf = leaf_after(record, self.leaf_id)
+        if leaf is None or leaf in self._place or len(self.records) < self.count:  # else it marks what was lost
+            self.leaf_id = leaf
 
     def next_ids(self, count: int) -> list[str]:
         """Fresh entry ids: the next numbers of this journal that no entry has."""
