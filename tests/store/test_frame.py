@@ -53,6 +53,7 @@ def test_no_line_with_a_flipped_bit_checks(content: bytes, data: st.DataObject) 
         lambda line: line + b"\n",
         lambda line: line[:-1] + b"\r\n",
         lambda line: line.upper(),
+        lambda line: seal(b"}", 1, 1, 1, COMMITS, KEY),
         lambda line: b"",
         lambda line: b"\n",
     ],

@@ -87,7 +87,7 @@ def test_a_batch_without_its_commit_is_torn_from_its_first_record() -> None:
         (line(5, flag=PART), "uncommitted"),
         (b"\n", "blank line"),
         (b"garbage\n\xff\n", "garbage"),
-        (b"[" * 100_000 + b"\n", "deep garbage"),
+        (b'{"a":' * 100_000 + b"\n", "deep garbage"),
     ],
 )
 def test_a_bad_tail_above_what_is_durable_is_torn(tail: bytes, why: str) -> None:
@@ -149,6 +149,12 @@ def test_a_bad_record_that_was_acknowledged_is_damage_also_at_the_end() -> None:
     assert found.durable == 4
     assert found.torn is None
     assert [(d.start, d.end) for d in found.damage] == [(len(lines(3)), len(data))]
+
+
+def test_records_that_were_acknowledged_and_are_not_there_are_damage() -> None:
+    data = lines(3) + line(3, durable=9)
+
+    assert [d.reason for d in examine(data, SESSION).damage] == ["records 4 to 8 were acknowledged and are missing"]
 
 
 def test_a_repeated_record_below_the_durable_ones_is_damage() -> None:

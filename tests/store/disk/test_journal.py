@@ -253,6 +253,17 @@ def test_a_full_disk_costs_the_append_and_nothing_else() -> None:
     assert read_journal(fs, PATH, SESSION).records == told.records
 
 
+def test_a_journal_that_cannot_be_begun_leaves_nothing_behind() -> None:
+    fs = FaultyFs.holding(str(FOLDER))
+    fs.room_bytes = 40
+
+    with pytest.raises(OSError, match="No space left"):
+        Journal.create(fs, PATH, HEADER, epoch=1)
+
+    assert PATH not in fs.names
+    assert list(fs.fds) == []
+
+
 def test_short_writes_are_written_on() -> None:
     fs, told = FaultyFs.holding(str(FOLDER)), Told()
     fs.short_bytes = 7
@@ -303,9 +314,11 @@ def test_torn_bytes_are_kept_beside_the_journal_under_the_next_free_name() -> No
     whole = fs.content(PATH)
     for number, torn in enumerate((b'{"type":"mess', b"\0\0\0"), start=1):
         fs.plant(PATH, whole + torn)
-        _, found = Journal.open(fs, PATH, SESSION, epoch=2)
+        journal, found = Journal.open(fs, PATH, SESSION, epoch=2)
         assert found.torn == (len(whole), len(whole) + len(torn))
         assert fs.content(PATH) == whole
+        journal.append([body(2)])
+        journal.sync()
         assert fs.content(PATH.with_name(f"{PATH.name}.torn-{number}")) == torn
 
 
@@ -399,7 +412,9 @@ def test_records_appended_during_a_flush_are_not_acknowledged_by_it() -> None:
     worker.start()
     entered.wait()
     journal.append([body(3)])
+    journal.is_poisoned = True  # as by an append that could not be taken back: park would have nothing to keep
     assert not journal.park()
+    journal.is_poisoned = False
     go_on.set()
     worker.join()
 
@@ -438,7 +453,7 @@ def test_an_interrupt_in_an_append_leaves_no_half_counted_record() -> None:
     journal = play(fs, [1], told)
 
     class Interrupted(_With):
-        def write(self, fd: int, data: bytes) -> int:
+        def write(self, fd: int, data: bytes | memoryview) -> int:
             fs.write(fd, data)
             raise KeyboardInterrupt
 
@@ -448,7 +463,8 @@ def test_an_interrupt_in_an_append_leaves_no_half_counted_record() -> None:
     journal.fs = fs
     play(fs, [1], told, journal)
 
-    assert read_journal(fs, PATH, SESSION).records == told.records
+    found = read_journal(fs, PATH, SESSION)
+    assert (found.records, found.torn) == (told.records, None)
 
 
 @pytest.mark.parametrize("fate", ["deleted", "replaced", "written to"])
