@@ -30,6 +30,7 @@ from store.messages import (
     text_of,
 )
 from store.records import Record
+from store.wire import encode
 
 INTERRUPTED = (
     "The tool was interrupted before its result was recorded; its side effects are unknown. It was not run again."
@@ -89,11 +90,19 @@ def _first_kept(path: Sequence[Record], compaction: CompactionEntry, place: int)
 
 
 def _message(record: Record, edit: ContextEditEntry | None) -> Message | None:
-    """The message that a record puts into context, if any. What we cannot read stays out, never in half."""
-    if edit is not None:
-        if edit.replacement is None:
-            return None
-        return _decoded(msgspec.json.encode(edit.replacement))
+    """The message that a record puts into context, if any. What we cannot read stays out, never in half.
+
+    pi's `replacement` holds the members that change, mostly `content` alone; null takes the message away.
+    """
+    message = _unedited(record)
+    if edit is None or message is None:
+        return message
+    if not isinstance(edit.replacement, dict):
+        return None
+    return _decoded(encode(msgspec.json.decode(encode(message)) | edit.replacement))
+
+
+def _unedited(record: Record) -> Message | None:
     if record.type not in {"message", "custom_message", "branch_summary"}:
         return None
     match record.body():
