@@ -32,37 +32,13 @@ from actors.sink import Sink
 from actors.supervisor import Workshop
 from actors.tree import Tree
 from store.entries import Header
+from store.memory import MemoryJournal
 from store.records import read_record
 from store.tree import EntryTree
 from store.usage import Price, Usage
 from store.wire import encode
 
 ROOT = "00000000-0000-7000-8000-000000000001"
-
-
-@attrs.define(eq=False)
-class MemoryJournal:
-    """A journal without a disk. `fail` is raised by the next `failures` appends."""
-
-    lines: list[bytes] = attrs.field(factory=list)
-    seq: int = 1
-    durable: int = 0
-    is_poisoned: bool = False
-    failures: int = 0
-    fail: OSError = attrs.field(factory=lambda: OSError(28, "No space left on device"))
-
-    def append(self, bodies: Sequence[bytes]) -> None:
-        if self.failures:
-            self.failures -= 1
-            raise self.fail
-        self.lines += bodies
-        self.seq += len(bodies)
-
-    def sync(self) -> None:
-        self.durable = self.seq
-
-    def close(self) -> None:
-        """Nothing to give back."""
 
 
 @attrs.define(eq=False)

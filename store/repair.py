@@ -65,7 +65,7 @@ def with_fixes(nodes: Mapping[str, Node], plan: list[Fix]) -> dict[str, Node]:
     """The tree as it is once `plan` is carried out, in memory. `nodes` stays as it is."""
     fixed = dict(nodes)
     for session in {fix.session_id for fix in plan}:
-        fixed[session] = Node(nodes[session].header, EntryTree.of(list(nodes[session].records)))
+        fixed[session] = Node(nodes[session].header, EntryTree.of(list(nodes[session].records), nodes[session].header))
     for fix in plan:
         tree = fixed[fix.session_id].tree
         last = tree.records[-1].timestamp if tree.records else ""
@@ -123,7 +123,7 @@ def _closing(node: Node) -> list[Known]:
         MessageEntry(message=msgspec.Raw(encode(interrupted(call, timestamp))))
         for call, timestamp in dangling_calls(node.tree.path())
     ]
-    if is_run_open(node.records):
+    if is_run_open(node.tree.own_records):
         bodies.append(RunSettledEntry(run=len(runs(node.records)) + 1, outcome="lost"))
     return bodies
 

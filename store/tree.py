@@ -2,7 +2,7 @@
 
 import attrs
 
-from store.entries import LEAF_MARK, MOVES_LEAF, CustomEntry
+from store.entries import LEAF_MARK, MOVES_LEAF, CustomEntry, Header
 from store.ids import entry_id
 from store.records import Record
 
@@ -11,21 +11,28 @@ from store.records import Record
 class EntryTree:
     """Records in the order of the file, and the leaf: the position that the next entry hangs on.
 
-    `count` is the number of entries of the journal, also of those that were shed.
+    `count` is the number of entries of the journal, also of those that were shed; the first `inherited` were copied by a fork.
     """
 
     records: list[Record] = attrs.field(factory=list)
     leaf_id: str | None = None
     count: int = 0
+    inherited: int = 0
     _place: dict[str, int] = attrs.field(factory=dict)
     _odd: set[str] = attrs.field(factory=set)
 
     @classmethod
-    def of(cls, records: list[Record]) -> "EntryTree":
-        tree = cls()
+    def of(cls, records: list[Record], header: Header | None = None) -> "EntryTree":
+        """The tree of a journal's entries. `header`: tells how many a fork has copied."""
+        tree = cls(inherited=header.forked_from.records if header is not None and header.forked_from else 0)
         for record in records:
             tree.add(record)
         return tree
+
+    @property
+    def own_records(self) -> list[Record]:
+        """What this session wrote itself: its runs and its spend are in here."""
+        return self.records[self.inherited :]
 
     def add(self, record: Record) -> None:
         """Take in the next record. Of two with one id the first keeps it."""

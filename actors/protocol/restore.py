@@ -27,7 +27,7 @@ def restore(session_id: str, tree: EntryTree, live: Iterable[str], number: int, 
     records = tree.records
     children = children_of(records)
     path = tree.path()
-    is_open = is_run_open(records)
+    is_open = is_run_open(tree.own_records)
     dangling = dangling_calls(path) if is_open else []
     effects: list[Effect] = [
         AppendEntry(MessageEntry(message=msgspec.Raw(encode(interrupted(call, timestamp)))))

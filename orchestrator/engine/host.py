@@ -1,25 +1,23 @@
 """A one-shot host: one process, one tree, from its prompt to its exit status."""
 
-import secrets
 import signal
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 
 import attrs
 import trio
 
 from actors.clock import Clock
 from actors.flusher import Flusher
-from actors.protocol.limits import Limits
 from actors.protocol.mail import Prompt, Stop
-from actors.protocol.retry import RetryPolicy
 from actors.protocol.supervision import Member, TreeState
 from actors.sink import Sink
 from actors.supervisor import Workshop
 from actors.tree import UNNAMED, Tree
 from orchestrator.engine.errors import NotOurs, WrongUsage
+from orchestrator.engine.instructions import Instructions, context_files
+from orchestrator.engine.job import Ended, Job
 from orchestrator.engine.models import Models
-from orchestrator.engine.opening import OwnedTree, root_of
+from orchestrator.engine.opening import Ground, open_ground
 from orchestrator.engine.rows import model_of, plant
 from orchestrator.engine.status import exit_status
 from orchestrator.engine.stdout import LineWriter
@@ -27,39 +25,12 @@ from orchestrator.tools.registry import builtin_tools, child_env
 from store.context import last_assistant
 from store.disk.fs import RealFs
 from store.disk.home import Home
-from store.entries import ModelChangeEntry
+from store.entries import ModelChangeEntry, SessionInfoEntry
 from store.errors import StoreError
 from store.events import Diagnostic
-from store.ids import session_id
 from store.times import unix_ms
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-@attrs.frozen
-class Job:
-    """What one invocation is to do. `session`: a stored session to go on with; `model`: None with a stored one: as before."""
-
-    prompt: str
-    model: str | None
-    cwd: Path
-    environ: Mapping[str, str]
-    limits: Limits = attrs.field(factory=Limits)
-    retry: RetryPolicy = attrs.field(factory=RetryPolicy)
-    session: str | None = None
-    name: str | None = None
-    is_json: bool = False
-
-
-@attrs.frozen
-class Ended:
-    """How it ended. `answer`: text of the root's last message; `error`: why it did not end well."""
-
-    status: int
-    outcome: str
-    root_id: str
-    answer: str = ""
-    error: str | None = None
 
 
 @attrs.define(eq=False)
@@ -79,75 +50,68 @@ class Host:
 
     async def run(self) -> Ended:
         """Raises WrongUsage, NotOurs before anything has started; StoreError and OSError where the store cannot be used."""
-        with self._owned() as owned:
+        ground = open_ground(self.job, self.home, self.clock.now)
+        try:
             sink = Sink(self.clock)
             if self.job.is_json:
                 self._writer = LineWriter(1, self._reader_gone)
                 sink.outlets.append(self._writer)
-            tree = self._tree = self._planted(owned, sink)
-            self.on_tree(tree)
+            tree = self._tree = self._planted(ground, sink)
             await self._alive(tree)
             return self._ended(tree)
+        finally:
+            ground.close()
 
-    def _owned(self) -> "_Closing":
-        """The tree on disk: a new one, or the stored one with all that a crash left out written."""
-        fs = self.home.fs
-        if self.job.session is None:
-            now = self.clock.now()
-            root_id = session_id(unix_ms(now), secrets.randbits(74))
-            return _Closing(OwnedTree.acquire(fs, self.home, root_id, self.clock.now))
-        root_id = root_of(fs, self.home, self.job.session)
-        if root_id != self.job.session:
-            raise WrongUsage(f"session {self.job.session} is a child; go on with its root: sapwood run -r {root_id}")
-        owned = OwnedTree.acquire(fs, self.home, root_id, self.clock.now)
-        try:
-            owned.load()
-        except BaseException:
-            owned.close()
-            raise
-        return _Closing(owned)
-
-    def _planted(self, owned: OwnedTree, sink: Sink) -> Tree:
+    def _planted(self, ground: Ground, sink: Sink) -> Tree:
         """The tree in memory, with a row for every session that is stored."""
-        node = owned.nodes.get(owned.root_id)
+        node = ground.nodes.get(ground.root_id)
         stored_model = None if node is None else model_of(node)
         model = self.job.model or stored_model
         if model is None:
-            raise WrongUsage("no model is named; use -m PROVIDER/ID")
+            raise WrongUsage(self.models.nothing_named())
         self.models.get(model)
-        state = TreeState(owned.root_id, self.job.limits, self.job.retry, {owned.root_id: Member(0, model)})
-        tree = Tree.of(self._workshop(owned), state, sink, self.flusher, self.clock, self.job.name or UNNAMED)
+        state = TreeState(ground.root_id, self.job.limits, self.job.retry, {ground.root_id: Member(0, model)})
+        tree = Tree.of(self._workshop(ground), state, sink, self.flusher, self.clock, self.job.name or UNNAMED)
+        tree.root.tools, tree.root.thinking = self.job.tools, self.job.thinking
+        self.on_tree(tree)
         if node is not None:
-            plant(tree, owned.nodes, tree.root.name)
-            tree.root.outbox = tree.supervisor.outbox(tree.root, *owned.open(owned.root_id))
+            plant(tree, ground.nodes, tree.root.name)
+            outbox = tree.root.outbox = tree.supervisor.outbox(tree.root, *ground.open(ground.root_id))
             sink.publish(tree.root.place, node.header)
-            self._tell_repairs(owned, tree)
+            self._tell_repairs(ground, tree)
             if model != stored_model:
                 provider, _, name = model.partition("/")
-                tree.root.outbox.append(ModelChangeEntry(provider=provider, model_id=name))
+                outbox.append(ModelChangeEntry(provider=provider, model_id=name))
+            if self.job.name is not None and self.job.name != tree.root.name:
+                outbox.append(SessionInfoEntry(name=self.job.name))
         return tree
 
-    def _tell_repairs(self, owned: OwnedTree, tree: Tree) -> None:
+    def _tell_repairs(self, ground: Ground, tree: Tree) -> None:
         place, sink = tree.root.place, tree.supervisor.sink
-        if owned.repaired:
-            text = f"an earlier run was interrupted: {len(owned.repaired)} entries that it left out were added"
+        if ground.repaired:
+            text = f"an earlier run was interrupted: {len(ground.repaired)} entries that it left out were added"
             sink.publish(place, Diagnostic(level="info", code="repaired", text=text))
-        for session, trouble in owned.troubles.items():
+        for session, trouble in ground.troubles.items():
             sink.publish(place, Diagnostic(level="warning", code="unreadable", text=f"session {session}: {trouble}"))
 
-    def _workshop(self, owned: OwnedTree) -> Workshop:
+    def _workshop(self, ground: Ground) -> Workshop:
         return Workshop(
             model=self.models.get,
             tools=builtin_tools(),
             env=child_env(self.job.environ, {}),
             cwd=str(self.job.cwd),
-            create_journal=owned.create,
-            open_journal=owned.open,
-            read_tree=owned.read,
-            journal_path=lambda session: str(self.home.journal_path(session)),
+            create_journal=ground.create,
+            open_journal=ground.open,
+            read_tree=ground.read,
+            journal_path=ground.path,
             artifact_dir=lambda session: str(self.home.artifact_dir(session)),
-            system_prompt=lambda row: "",
+            system_prompt=self._instructions().for_session,
         )
+
+    def _instructions(self) -> Instructions:
+        job = self.job
+        files = context_files(job.cwd, self.home.root) if job.has_context_files else ()
+        return Instructions(job.cwd, job.limits.max_depth, job.system_prompt, job.append_system_prompt, files)
 
     async def _alive(self, tree: Tree) -> None:
         """The tasks of the process. The flusher stands outside the tree and outlives it."""
@@ -207,19 +171,6 @@ class Host:
             message.text if message is not None else "",
             error,
         )
-
-
-@attrs.frozen
-class _Closing:
-    """Closes the tree's journals and lets go of it, whatever happened."""
-
-    owned: OwnedTree
-
-    def __enter__(self) -> OwnedTree:
-        return self.owned
-
-    def __exit__(self, *_: object) -> None:
-        self.owned.close()
 
 
 def run_job(job: Job, home: Home | None = None, models: Models | None = None) -> Ended:

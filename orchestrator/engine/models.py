@@ -30,6 +30,13 @@ class Models:
             raise WrongUsage(str(error)) from error
         self._known[SCRIPTED + name] = ScriptedModel(script), ModelInfo("scripted", name, "scripted", script.price)
 
+    def nothing_named(self) -> str:
+        """What to say when no model was named anywhere."""
+        return (
+            "no model is named. Looked for -m PROVIDER/ID, SAPWOOD_MODEL, and `model` in the configuration. "
+            "`sapwood demo` needs none"
+        )
+
     def get(self, name: str) -> tuple[Model, ModelInfo]:
         """The model of this name. Raises WrongUsage for one that is not known."""
         if name not in self._known:

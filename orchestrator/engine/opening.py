@@ -1,22 +1,76 @@
 """Trees on disk for their owner: the lock, the journals, and the repair of what a crash left out."""
 
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
 
 import attrs
 
+from actors.flusher import JournalLike
 from orchestrator.engine.errors import NotOurs, WrongUsage
+from orchestrator.engine.job import Job
 from store.disk.descriptors import DescriptorCache
-from store.disk.forest import decoded, read_header
+from store.disk.forest import decoded, read_header, read_node
+from store.disk.fork import fork_header
 from store.disk.fs import Fs
 from store.disk.home import Home
 from store.disk.journal import Journal, read_journal
 from store.disk.ownership import TreeLock
 from store.entries import Header
 from store.errors import JournalDamaged, JournalRefused, OwnedElsewhere, StoreError
+from store.ids import session_id
+from store.memory import MemoryJournal
 from store.records import Draft
 from store.repair import Fix, Node, children_of, repair_plan
-from store.times import iso
+from store.times import iso, unix_ms
 from store.tree import EntryTree
+
+
+class Ground(Protocol):
+    """Where the journals of a tree are. `nodes` and `repaired` tell what was there before."""
+
+    root_id: str
+    nodes: dict[str, Node]
+    troubles: dict[str, str]
+    repaired: list[Fix]
+
+    def create(self, header: Header) -> JournalLike: ...
+
+    def open(self, session_id: str) -> tuple[JournalLike, EntryTree]: ...
+
+    def read(self, session_id: str) -> EntryTree: ...
+
+    def path(self, session_id: str) -> str | None: ...
+
+    def close(self) -> None: ...
+
+
+@attrs.define(eq=False)
+class MemoryGround:
+    """Nothing is kept: the journals live and end with the process."""
+
+    root_id: str
+    nodes: dict[str, Node] = attrs.field(factory=dict)
+    troubles: dict[str, str] = attrs.field(factory=dict)
+    repaired: list[Fix] = attrs.field(factory=list)
+    _journals: dict[str, MemoryJournal] = attrs.field(factory=dict)
+
+    def create(self, header: Header) -> JournalLike:
+        self._journals[header.id] = MemoryJournal()
+        return self._journals[header.id]
+
+    def open(self, session_id: str) -> tuple[JournalLike, EntryTree]:
+        return self._journals[session_id], self.read(session_id)
+
+    def read(self, session_id: str) -> EntryTree:
+        return EntryTree.of(list(decoded(tuple(self._journals[session_id].lines))))
+
+    def path(self, session_id: str) -> str | None:
+        return None
+
+    def close(self) -> None:
+        self._journals.clear()
 
 
 @attrs.define(eq=False)
@@ -61,7 +115,7 @@ class OwnedTree:
             self.lock.raise_epoch(recovery.epoch + 1)
         journal.epoch = self.lock.epoch
         self._journals[session_id] = journal
-        tree = EntryTree.of(list(decoded(recovery.records)))
+        tree = EntryTree.of(list(decoded(recovery.records)), recovery.header)
         if recovery.header is not None:
             self.nodes[session_id] = Node(recovery.header, tree)
         return journal, tree
@@ -69,7 +123,7 @@ class OwnedTree:
     def read(self, session_id: str) -> EntryTree:
         """The entries of a session whose journal is open, as written so far."""
         recovery = read_journal(self.fs, self.home.journal_path(session_id), session_id)
-        return EntryTree.of(list(decoded(recovery.records)))
+        return EntryTree.of(list(decoded(recovery.records)), recovery.header)
 
     def load(self) -> None:
         """Open the root and all below it, and write what a crash left out. Raises NotOurs."""
@@ -98,8 +152,11 @@ class OwnedTree:
             journal.append([record.raw])
             tree.add(record)
             touched.add(fix.session_id)
-        for session_id in sorted(touched):
-            self._journals[session_id].sync()
+        for session in sorted(touched):
+            self._journals[session].sync()
+
+    def path(self, session_id: str) -> str | None:
+        return str(self.home.journal_path(session_id))
 
     def close(self) -> None:
         """Close every journal, then let go of the tree."""
@@ -107,6 +164,53 @@ class OwnedTree:
             journal.close()
         self._journals.clear()
         self.lock.release()
+
+
+def open_ground(job: Job, home: Home, clock: Callable[[], float]) -> Ground:
+    """The ground for a job: a new tree, a stored one with all that a crash left out written, or a fork of one.
+
+    Raises WrongUsage, NotOurs; StoreError, OSError.
+    """
+    now = clock()
+    new_id = session_id(unix_ms(now), secrets.randbits(74))
+    if not job.is_kept:
+        return MemoryGround(new_id)
+    if job.session is None:
+        owned = OwnedTree.acquire(home.fs, home, new_id, clock)
+        if job.fork is not None:
+            with closed_on_error(owned):
+                _fork(owned, job, new_id, iso(now))
+        return owned
+    root_id = root_of(home.fs, home, job.session)
+    if root_id != job.session:
+        raise WrongUsage(f"session {job.session} is a child; go on with its root: sapwood run -r {root_id}")
+    owned = OwnedTree.acquire(home.fs, home, root_id, clock)
+    with closed_on_error(owned):
+        owned.load()
+    return owned
+
+
+def _fork(owned: OwnedTree, job: Job, new_id: str, timestamp: str) -> None:
+    source, trouble = read_node(owned.fs, owned.home, str(job.fork))
+    if source is None or trouble is not None:
+        raise NotOurs(f"session {job.fork} cannot be forked: {trouble}")
+    path = source.tree.path()
+    source_path = str(owned.home.journal_path(source.header.id))
+    header = fork_header(source.header, path, new_id, timestamp, str(job.cwd), source_path, job.name)
+    journal = owned.create(header)
+    journal.append([record.raw for record in path])
+    journal.sync()
+    owned.open(new_id)
+
+
+@contextmanager
+def closed_on_error(owned: OwnedTree) -> Iterator[None]:
+    """Let go of a tree that could not be opened."""
+    try:
+        yield
+    except BaseException:
+        owned.close()
+        raise
 
 
 def root_of(fs: Fs, home: Home, session_id: str) -> str:

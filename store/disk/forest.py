@@ -79,7 +79,7 @@ def read_node(fs: Fs, home: Home, session_id: str) -> tuple[Node | None, str | N
         )
     if recovery.header is None:
         return None, trouble or "it has no header"
-    return Node(recovery.header, EntryTree.of(list(decoded(recovery.records)))), trouble
+    return Node(recovery.header, EntryTree.of(list(decoded(recovery.records)), recovery.header)), trouble
 
 
 def decoded(lines: tuple[bytes, ...]) -> Iterator[Record]:

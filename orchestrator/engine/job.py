@@ -1,0 +1,46 @@
+"""What one invocation is to do, and how it ended."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from actors.protocol.limits import Limits
+from actors.protocol.retry import RetryPolicy
+from store.messages import Visible
+
+
+@attrs.frozen
+class Job:
+    """`session`: a stored session to go on with; `fork`: one to copy and go on with the copy; neither: a new one.
+
+    `model` None with a stored session: the one that it had. `tools` None: all. `is_kept` False: nothing is written to disk.
+    """
+
+    prompt: str | tuple[Visible, ...]
+    model: str | None
+    cwd: Path
+    environ: Mapping[str, str]
+    limits: Limits = attrs.field(factory=Limits)
+    retry: RetryPolicy = attrs.field(factory=RetryPolicy)
+    session: str | None = None
+    fork: str | None = None
+    name: str | None = None
+    tools: tuple[str, ...] | None = None
+    thinking: str | None = None
+    system_prompt: str | None = None
+    append_system_prompt: str | None = None
+    has_context_files: bool = True
+    is_kept: bool = True
+    is_json: bool = False
+
+
+@attrs.frozen
+class Ended:
+    """How it ended. `answer`: text of the root's last message; `error`: why it did not end well."""
+
+    status: int
+    outcome: str
+    root_id: str
+    answer: str = ""
+    error: str | None = None
