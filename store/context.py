@@ -149,7 +149,8 @@ def for_model(messages: Sequence[Message]) -> tuple[ModelMessage, ...]:
 def _results_behind(messages: Sequence[Message], place: int) -> dict[str, ToolResultMessage]:
     """Results up to the next answer, by call id. Ids are unique in one message only: some servers count from 1 in each."""
     results: dict[str, ToolResultMessage] = {}
-    for message in messages[place + 1 :]:
+    for behind in range(place + 1, len(messages)):  # no slice: it would copy the rest of the history per answer
+        message = messages[behind]
         if isinstance(message, AssistantMessage):
             break
         if isinstance(message, ToolResultMessage):
