@@ -76,7 +76,6 @@ class Directory:
 
     start: Callable[[Row, trio.Nursery | None], None]
     rows: dict[str, Row] = attrs.field(factory=dict)
-    undeliverable: list[tuple[Row, Mail]] = attrs.field(factory=list)
 
     def add(self, row: Row) -> None:
         self.rows[row.id] = row
@@ -88,7 +87,6 @@ class Directory:
         if row.has_task and row.mailbox.put(mail):
             return
         if not isinstance(mail, Prompt):
-            self.undeliverable.append((row, mail))
             return
         row.mailbox = Mailbox(row.mailbox.clock)
         row.mailbox.put(mail)

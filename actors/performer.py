@@ -75,6 +75,7 @@ class Performer:
     _timers: dict[int, trio.CancelScope] = attrs.field(factory=dict)
     _asks: dict[int, _Ask] = attrs.field(factory=dict)
     _calls: dict[str, ToolCall] = attrs.field(factory=dict)
+    _answer_id: str | None = None
 
     def perform(self, effects: Sequence[Effect]) -> None:
         """Write what is to be written, in one go; then everything else, in order.
@@ -131,7 +132,7 @@ class Performer:
             case Consult(question_id, question):
                 self.row.mailbox.put(Directed(question_id, self.supervisor.consult(question)))
             case StartChild(admitted, request):
-                self.supervisor.start_child(self.row, admitted, request)
+                self.supervisor.start_child(self.row, admitted, request, self._answer_id)
             case Answer(ask_id, value):
                 self._answer(ask_id, value)
             case DrainLedger(work):
@@ -146,6 +147,7 @@ class Performer:
         if isinstance(body, MessageEntry) and bytes(body.message).startswith(b'{"role":"assistant"'):
             message = msgspec.json.decode(body.message, type=AssistantMessage)
             self._calls = {call.id: call for call in message.calls}
+            self._answer_id = written.record.id
         self.outbox.show(written)
 
     # Model and tools

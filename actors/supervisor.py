@@ -25,7 +25,6 @@ from store.errors import BadUsage
 from store.events import Diagnostic, Place
 from store.ids import session_id
 from store.records import Record
-from store.repair import admitting_entry
 from store.times import unix_ms
 from store.tree import EntryTree
 from store.usage import Usage, spend_of, usd
@@ -101,8 +100,11 @@ class Supervisor:
 
         return Outbox(row.place, journal, tree, self.sink, self.flusher, self.clock, bill)
 
-    def start_child(self, parent: Row, admitted: Admit, request: Spawn) -> Row:
-        """A row and a mailbox for an admitted child, with its task in it; then its actor starts."""
+    def start_child(self, parent: Row, admitted: Admit, request: Spawn, target_id: str | None) -> Row:
+        """A row and a mailbox for an admitted child, with its task in it; then its actor starts.
+
+        `target_id`: the assistant message whose call asked for the child.
+        """
         place = Place(admitted.session_id, parent.place.root_id, parent.id, admitted.depth)
         row = Row(
             place,
@@ -113,10 +115,7 @@ class Supervisor:
             tools=request.tools,
             thinking=request.thinking,
         )
-        target = None
-        if parent.outbox is not None:
-            target = admitting_entry(parent.outbox.tree.records, request.tool_call_id)
-        row.target_id = None if target is None else target.id
+        row.target_id = target_id if request.tool_call_id else None
         row.why = "spawn_task" if request.tool_call_id else "direct_user"
         self.directory.add(row)
         row.mailbox.put(Prompt(f"task:{row.id}", request.prompt, "prompt", "user", "spawn_task"))
