@@ -72,54 +72,69 @@ def billed(header: Header, records: Sequence[Record]) -> Iterator[tuple[str, Usa
 
 def account(header: Header, records: Sequence[Record]) -> Account:
     """Own and children's spend of the session, from its journal alone."""
-    own: dict[str, Spend] = {}
     refused: list[str] = []
+    own: dict[str, Spend] = {}
     for entry, usage in billed(header, records):
-        try:
-            own[entry] = spend_of(usage)
-        except BadUsage:
-            refused.append(entry)
+        spend = _spend(entry, usage, refused)
+        if spend is not None:
+            own[entry] = spend
     children: dict[Key, Spend] = {}
-    foreign: list[ChildUsageAttributedEntry] = []
+    foreign: list[_Foreign] = []
     for record in own_records(header, records):
         if record.type != "child_usage_attributed" or record.key in children:
             continue
         body = record.body()
         if not isinstance(body, ChildUsageAttributedEntry):
             continue
+        spend = _spend(record.id, body.child_usage, refused)
         if record.key is None:
-            foreign.append(body)
-            continue
-        try:
-            children[record.key] = spend_of(body.child_usage)
-        except BadUsage:
-            refused.append(record.id)
+            aggregate = body.aggregate_usage
+            total = None if aggregate is None else _spend(record.id, aggregate, refused)
+            foreign.append(_Foreign(body.target_id, spend or NOTHING, total))
+        elif spend is not None:
+            children[record.key] = spend
     folded, is_verifiable = _folded_by_others(foreign, own)
     return Account(
         own=add_up(own.values()),
         children=add_up(children.values()) + folded,
         keys=frozenset(children),
-        refused=tuple(refused),
+        refused=tuple(dict.fromkeys(refused)),
         is_verifiable=is_verifiable,
     )
 
 
-def _folded_by_others(entries: Sequence[ChildUsageAttributedEntry], own: dict[str, Spend]) -> tuple[Spend, bool]:
+def _spend(entry: str, usage: Usage, refused: list[str]) -> Spend | None:
+    try:
+        return spend_of(usage)
+    except BadUsage:
+        refused.append(entry)
+        return None
+
+
+class _Foreign(msgspec.Struct, frozen=True):
+    """An attribution without a key: what it adds to its target, and what the target then stands at."""
+
+    target_id: str | None
+    child: Spend
+    aggregate: Spend | None
+
+
+def _folded_by_others(entries: Sequence[_Foreign], own: dict[str, Spend]) -> tuple[Spend, bool]:
     """Children's spend in a file of another program, whose attributions have no key.
 
     There the last aggregate of a target wins; what it holds beyond the target's own is the children's. Where that would be
     negative nothing can be verified, and the sum of the parts stands in.
     """
-    last: dict[str | None, ChildUsageAttributedEntry] = {}
+    last: dict[str | None, _Foreign] = {}
     parts: dict[str | None, Spend] = {}
     for entry in entries:
         last[entry.target_id] = entry
-        parts[entry.target_id] = parts.get(entry.target_id, NOTHING) + spend_of(entry.child_usage)
+        parts[entry.target_id] = parts.get(entry.target_id, NOTHING) + entry.child
     result, is_verifiable = NOTHING, True
     for target, entry in last.items():
         beyond = None
-        if entry.aggregate_usage is not None and target in own:
-            beyond = _beyond(spend_of(entry.aggregate_usage), own[target])
+        if entry.aggregate is not None and target in own:
+            beyond = _beyond(entry.aggregate, own[target])
             is_verifiable = is_verifiable and beyond is not None
         result = result + (beyond or parts[target])
     return result, is_verifiable
