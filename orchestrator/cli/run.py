@@ -2,77 +2,175 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
-from orchestrator.cli.common import home_from_env, known_session
+from orchestrator.cli.common import home_from_env, known_session, newest_root
 from orchestrator.engine.config import load_config
 from orchestrator.engine.errors import EngineError, WrongUsage
-from orchestrator.engine.host import Ended, Job, run_job
+from orchestrator.engine.host import run_job
+from orchestrator.engine.job import Ended, Job
 from orchestrator.engine.models import Models
-from orchestrator.views.text import sanitize_terminal
+from orchestrator.engine.prompt import piped_text, prompt_content
+from orchestrator.tools.registry import builtin_tools
+from orchestrator.views.text import safe_lines, sanitize_terminal
+from store.disk.home import Home
+
+THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
+
+
+def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def add(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+_output = _options(
+    click.option("--mode", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output."),
+    click.option("--json", "is_json", is_flag=True, help="The same as --mode json."),
+    click.option("-p", "--print", "is_print", is_flag=True, help="Accepted for people who are used to it."),
+    click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the last answer there, too."),
+    click.option("-q", "--quiet", is_flag=True, help="No progress on stderr."),
+)
+_model = _options(
+    click.option("-m", "--model", envvar="SAPWOOD_MODEL", metavar="PROVIDER/ID[:THINKING]", help="The model."),
+    click.option("--provider", envvar="SAPWOOD_PROVIDER", help="The provider of a model that is named without one."),
+    click.option("--thinking", type=click.Choice(THINKING), envvar="SAPWOOD_THINKING", help="How long to think."),
+    click.option("--api-key", help="Key of the provider; a variable keeps it out of the list of processes."),
+)
+_sessions = _options(
+    click.option("-c", "--continue", "is_continue", is_flag=True, help="Go on with the newest session of this folder."),
+    click.option("-r", "--resume", metavar="SESSION", help="Go on with this session (id, its beginning or end, name)."),
+    click.option("--session", metavar="SESSION|PATH", help="The same, also by the path of its journal."),
+    click.option("--fork", metavar="SESSION", help="Go on with a copy of this session."),
+    click.option("--no-session", is_flag=True, help="Keep nothing."),
+    click.option("--session-dir", type=click.Path(file_okay=False), help="Where journals lie."),
+    click.option("--name", help="A name for the session."),
+)
+_work = _options(
+    click.option("-t", "--tools", help="Only these tools, comma-separated."),
+    click.option("--no-tools", is_flag=True, help="No tools at all."),
+    click.option("-C", "--cwd", type=click.Path(exists=True, file_okay=False), help="Work in this folder."),
+    click.option("--system-prompt", help="Instead of our own instructions."),
+    click.option("--append-system-prompt", help="After all other instructions."),
+    click.option("--no-context-files", is_flag=True, help="Leave AGENTS.md and CLAUDE.md out."),
+)
+_limits = _options(
+    click.option("--max-depth", type=click.IntRange(0), envvar="SAPWOOD_MAX_DEPTH", help="Levels of children."),
+    click.option("--max-children", type=click.IntRange(0), envvar="SAPWOOD_MAX_CHILDREN", help="Children in all."),
+    click.option(
+        "--max-live-children",
+        type=click.IntRange(1),
+        envvar="SAPWOOD_MAX_LIVE_CHILDREN",
+        help="So many children work at the same time; the others wait.",
+    ),
+    click.option("--max-turns", type=click.IntRange(1), envvar="SAPWOOD_MAX_TURNS", help="Model calls of the tree."),
+)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("prompt", nargs=-1)
-@click.option("-m", "--model", envvar="SAPWOOD_MODEL", metavar="PROVIDER/ID", help="scripted/FILE.toml plays a script.")
-@click.option("--mode", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--json", "is_json", is_flag=True, help="The same as --mode json.")
-@click.option("-p", "--print", "is_print", is_flag=True, help="Accepted for people who are used to it.")
-@click.option("-r", "--resume", metavar="SESSION", help="Go on with a stored session.")
-@click.option("--name", help="A name for the session.")
-@click.option("-C", "--cwd", type=click.Path(exists=True, file_okay=False), help="Work in this folder.")
-@click.option("--max-depth", type=click.IntRange(0), envvar="SAPWOOD_MAX_DEPTH", help="Levels of children.")
-@click.option("--max-children", type=click.IntRange(0), envvar="SAPWOOD_MAX_CHILDREN", help="Children in all.")
-@click.option(
-    "--max-live-children", type=click.IntRange(1), envvar="SAPWOOD_MAX_LIVE_CHILDREN", help="Above it children wait."
-)
-@click.option("--max-turns", type=click.IntRange(1), envvar="SAPWOOD_MAX_TURNS", help="Model calls of the whole tree.")
-def command(
-    prompt: tuple[str, ...],
-    model: str | None,
-    mode: str,
-    is_json: bool,
-    is_print: bool,
-    resume: str | None,
-    name: str | None,
-    cwd: str | None,
-    **limits: int | None,
-) -> None:
-    """Run a tree of agents until it is quiet.
+@click.argument("prompt", nargs=-1, metavar="[PROMPT…] [@FILE…]")
+@_output
+@_model
+@_sessions
+@_work
+@_limits
+def command(prompt: tuple[str, ...], **options: Any) -> None:
+    """Run a tree of agents until it is quiet. Piped text and @files join the prompt.
 
     \b
-      sapwood run -m scripted/script.toml "Survey this folder"
-      sapwood run --mode json -r 1f3a9c2e "And now the tests"
+      sapwood run "What does this project do?"
+      git diff | sapwood run "Review this"
+      sapwood run -c "And now the tests"
+      sapwood run --mode json "List files" | jq -c 'select(.type == "message_end")'
     """
     try:
-        if not prompt or not " ".join(prompt).strip():
-            raise WrongUsage('no prompt; try: sapwood "What does this project do?" (or `sapwood demo`)')
-        folder = Path(cwd or os.getcwd())
-        home = home_from_env()
+        home = _home(options["session_dir"])
+        folder = Path(options["cwd"] or os.getcwd())
         config = load_config(home.config_path, folder)
-        given = {key: value for key, value in limits.items() if value is not None}
-        job = Job(
-            prompt=" ".join(prompt),
-            model=model or (None if resume else config.model),
-            cwd=folder,
-            environ=os.environ,
-            limits=msgspec.structs.replace(config.limits, **given),
-            retry=config.retry,
-            session=known_session(home, resume).id if resume else None,
-            name=name,
-            is_json=is_json or mode == "json",
-        )
-        ended = run_job(job, home, Models(config, os.environ, folder))
+        models = Models(config, os.environ, folder, options["api_key"])
+        job = _job(prompt, options, home, folder, models)
+        ended = run_job(job, home, models)
     except EngineError as error:
         click.echo(f"sapwood: {sanitize_terminal(str(error))}", err=True)
         sys.exit(error.status)
     except KeyboardInterrupt:
         sys.exit(130)
     show_end(job, ended)
+    _write_answer(options["output"], ended)
     sys.exit(ended.status)
+
+
+def _home(session_dir: str | None) -> Home:
+    home = home_from_env()
+    return home if session_dir is None else Home(home.root, Path(session_dir).absolute(), home.fs)
+
+
+def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Path, models: Models) -> Job:
+    chosen = [name for name in ("is_continue", "resume", "session", "fork", "no_session") if options[name]]
+    if len(chosen) > 1:
+        raise WrongUsage("expected at most one of -c, -r, --session, --fork, --no-session")
+    piped = piped_text(0, bool(words), lambda text: click.echo(f"sapwood: {text}", err=True))
+    stored = _stored(options, home, folder)
+    given = {name: options[name] for name in ("max_depth", "max_children", "max_live_children", "max_turns")}
+    model, thinking = models.chosen(options["model"], options["provider"], options["thinking"], has_stored=bool(stored))
+    config = models.config
+    return Job(
+        prompt=prompt_content(words, piped, folder),
+        model=model,
+        cwd=folder,
+        environ=os.environ,
+        limits=msgspec.structs.replace(config.limits, **{name: n for name, n in given.items() if n is not None}),
+        retry=config.retry,
+        session=stored,
+        fork=known_session(home, options["fork"]).id if options["fork"] else None,
+        name=options["name"],
+        tools=_tools(options["tools"], no_tools=options["no_tools"]),
+        thinking=thinking,
+        system_prompt=options["system_prompt"],
+        append_system_prompt=options["append_system_prompt"],
+        has_context_files=not options["no_context_files"],
+        is_kept=not options["no_session"],
+        is_json=options["is_json"] or options["mode"] == "json",
+    )
+
+
+def _stored(options: dict[str, Any], home: Home, folder: Path) -> str | None:
+    """The id of the stored session to go on with, if one is asked for."""
+    if options["is_continue"]:
+        return newest_root(home, str(folder)).id
+    named = options["resume"] or options["session"]
+    if not named:
+        return None
+    path = Path(named)
+    if path.suffix == ".jsonl":
+        if path.absolute().parent != home.sessions:
+            raise WrongUsage(
+                f"{path} is not a journal in {home.sessions}; `--session-dir {path.parent}` opens journals elsewhere, "
+                "`sapwood sessions import` reads files of other programs"
+            )
+        named = path.stem
+    return known_session(home, named).id
+
+
+def _tools(listed: str | None, *, no_tools: bool) -> tuple[str, ...] | None:
+    if no_tools:
+        return ()
+    if listed is None:
+        return None
+    known = builtin_tools()
+    names = tuple(name.strip() for name in listed.split(",") if name.strip())
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise WrongUsage(f"no tool is named {', '.join(unknown)}; tools: {', '.join(known)}")
+    return names
 
 
 def show_end(job: Job, ended: Ended) -> None:
@@ -80,5 +178,15 @@ def show_end(job: Job, ended: Ended) -> None:
     if ended.status != 0 and ended.error:
         click.echo(f"sapwood: {ended.outcome}: {sanitize_terminal(ended.error)}", err=True)
     elif not job.is_json:
-        answer = ended.answer if not sys.stdout.isatty() else sanitize_terminal(ended.answer)
-        click.echo(answer)
+        safe = "\n".join(safe_lines(ended.answer)) if sys.stdout.isatty() else ended.answer
+        click.echo(safe)
+
+
+def _write_answer(path: str | None, ended: Ended) -> None:
+    if path is None or ended.status != 0:
+        return
+    try:
+        Path(path).write_text(ended.answer + "\n", "utf-8")
+    except OSError as error:
+        click.echo(f"sapwood: the answer could not be written to {path}: {error.strerror}", err=True)
+        sys.exit(1)

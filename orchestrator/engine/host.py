@@ -30,6 +30,7 @@ from store.errors import StoreError
 from store.events import Diagnostic
 from store.times import unix_ms
 
+CLOSING_S = 2.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -60,6 +61,8 @@ class Host:
             await self._alive(tree)
             return self._ended(tree)
         finally:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSING_S):
+                await self.models.aclose()
             ground.close()
 
     def _planted(self, ground: Ground, sink: Sink) -> Tree:
@@ -74,6 +77,7 @@ class Host:
         tree = Tree.of(self._workshop(ground), state, sink, self.flusher, self.clock, self.job.name or UNNAMED)
         tree.root.tools, tree.root.thinking = self.job.tools, self.job.thinking
         self.on_tree(tree)
+        self.models.notice = lambda session, text: self._notice(tree, session, text)
         if node is not None:
             plant(tree, ground.nodes, tree.root.name)
             outbox = tree.root.outbox = tree.supervisor.outbox(tree.root, *ground.open(ground.root_id))
@@ -85,6 +89,10 @@ class Host:
             if self.job.name is not None and self.job.name != tree.root.name:
                 outbox.append(SessionInfoEntry(name=self.job.name))
         return tree
+
+    def _notice(self, tree: Tree, session: str, text: str) -> None:
+        row = tree.supervisor.directory.rows[session]
+        tree.supervisor.sink.publish(row.place, Diagnostic(level="warning", code="provider", text=text))
 
     def _tell_repairs(self, ground: Ground, tree: Tree) -> None:
         place, sink = tree.root.place, tree.supervisor.sink
