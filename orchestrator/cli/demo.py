@@ -1,0 +1,73 @@
+"""`sapwood demo`: a tree that surveys the folder it is started in. The model is a script, children and tools are real."""
+
+import os
+import sys
+import time
+from importlib.resources import files
+from pathlib import Path
+
+import click
+
+from orchestrator.cli.common import home_from_env, is_ascii, stored_tree, terminal_width
+from orchestrator.cli.run import show_end
+from orchestrator.engine.config import Config
+from orchestrator.engine.errors import EngineError
+from orchestrator.engine.host import run_job
+from orchestrator.engine.job import Ended, Job
+from orchestrator.engine.models import Models
+from orchestrator.views.rows import tree_rows
+from orchestrator.views.text import sanitize_terminal
+from orchestrator.views.tree_text import tree_text
+from store.disk.home import Home
+from store.ids import short
+
+SCRIPT = "demo"
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--mode", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output.")
+def command(mode: str) -> None:
+    """Watch a tree of agents survey this folder: no key, no network.
+
+    \b
+      sapwood demo
+      sapwood demo --mode json | sapwood events validate
+    """
+    folder = Path.cwd()
+    try:
+        home = home_from_env()
+        models = Models(Config(), os.environ, folder)
+        models.add_script(SCRIPT, files("orchestrator.cli").joinpath("demo.toml").read_text("utf-8"))
+        job = Job(
+            prompt="What is in this folder?",
+            model=f"scripted/{SCRIPT}",
+            cwd=folder,
+            environ=os.environ,
+            name="demo",
+            has_context_files=False,
+            is_json=mode == "json",
+        )
+        ended = run_job(job, home, models)
+    except EngineError as error:
+        click.echo(f"sapwood: {sanitize_terminal(str(error))}", err=True)
+        sys.exit(error.status)
+    show_end(job, ended)
+    if not job.is_json:
+        _tell_where(home, ended)
+    sys.exit(ended.status)
+
+
+def _tell_where(home: Home, ended: Ended) -> None:
+    """The tree with its figures, and where to look next."""
+    rows = tree_rows(stored_tree(home, ended.root_id), time.time())
+    name = short(ended.root_id)
+    lines = [
+        *tree_text(rows, terminal_width(), is_ascii()),
+        "",
+        f"The model was a script, so the money is make-believe; the {len(rows)} agents, their tools and files are real.",
+        f"Journals: {home.sessions}/*.jsonl, one per agent. Look closer:",
+        f"  sapwood usage {name}",
+        f"  sapwood sessions show {name}",
+        "  sapwood demo --mode json | sapwood events validate",
+    ]
+    click.echo("\n".join(lines))
