@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import attrs
 import msgspec
 
-from store.attribution import account, billed
+from store.attribution import account, billed, own_records
 from store.context import dangling_calls, interrupted, last_assistant
 from store.entries import (
     ChildSettledEntry,
@@ -20,7 +20,7 @@ from store.entries import (
     RunSettledEntry,
 )
 from store.errors import BadRecord, BadUsage
-from store.messages import AssistantMessage, decode_message
+from store.messages import AssistantMessage, BashExecutionMessage, decode_message
 from store.records import Draft, Record
 from store.tree import EntryTree
 from store.usage import NOTHING, Spend, spend_of, usage_of
@@ -53,7 +53,7 @@ def repair_plan(nodes: Mapping[str, Node], root_id: str) -> list[Fix]:
     plan: list[Fix] = []
     outcomes: dict[str, list[RunSettledEntry]] = {}
     for session, node in post_order(nodes, root_id):
-        closing = _closing(node)
+        closing = _closing(node, is_child=session != root_id)
         plan += [Fix(session, body) for body in closing]
         outcomes[session] = runs(node.records) + [body for body in closing if isinstance(body, RunSettledEntry)]
         plan += [Fix(session, body) for body in _missing_notices(node, nodes, outcomes)]
@@ -86,7 +86,7 @@ def post_order(nodes: Mapping[str, Node], root_id: str) -> Iterator[tuple[str, N
             yield session, node
             continue
         stack.append((session, True))
-        for child in reversed(children_of(node.records)):
+        for child in reversed(own_children(node)):
             if child.child_session_id not in seen:
                 seen.add(child.child_session_id)
                 stack.append((child.child_session_id, False))
@@ -101,6 +101,11 @@ def children_of(records: list[Record]) -> list[ChildSpawnedEntry]:
     return list(found.values())
 
 
+def own_children(node: Node) -> list[ChildSpawnedEntry]:
+    """The children that a session itself spawned: those in what a fork copied are its source's."""
+    return children_of(list(own_records(node.header, node.records)))
+
+
 def runs(records: list[Record]) -> list[RunSettledEntry]:
     """The runs of a session that have ended."""
     bodies = (record.body() for record in records if record.type == "run_settled")
@@ -112,20 +117,34 @@ def is_run_open(records: list[Record]) -> bool:
     for record in reversed(records):
         if record.type == "run_settled":
             return False
-        if record.type in {"message", "custom_message"}:
+        if record.type == "custom_message" or (record.type == "message" and not _is_bash(record)):
             return True
     return False
 
 
-def _closing(node: Node) -> list[Known]:
-    """Error results for calls that a crash cut off, and `run_settled` for a run that nobody goes on with."""
-    bodies: list[Known] = [
-        MessageEntry(message=msgspec.Raw(encode(interrupted(call, timestamp))))
-        for call, timestamp in dangling_calls(node.tree.path())
-    ]
+def _is_bash(record: Record) -> bool:
+    """Whether the message is a command of the person, which begins no run."""
+    body = record.body() if b"bashExecution" in record.raw else None
+    try:
+        return isinstance(body, MessageEntry) and isinstance(decode_message(body.message), BashExecutionMessage)
+    except BadRecord:
+        return False
+
+
+def _closing(node: Node, is_child: bool) -> list[Known]:
+    """Error results for calls that a crash cut off, and `run_settled` for a run that nobody goes on with.
+
+    Calls without a result on the path of an idle session are no crash: somebody went back to them, and context building
+    answers them. A child that never ended a run lost it before its first message; without its `run_settled` the next run
+    would have the same number, and the notice of that would be taken for one that was given.
+    """
     if is_run_open(node.tree.own_records):
-        bodies.append(RunSettledEntry(run=len(runs(node.records)) + 1, outcome="lost"))
-    return bodies
+        bodies: list[Known] = [
+            MessageEntry(message=msgspec.Raw(encode(interrupted(call, timestamp))))
+            for call, timestamp in dangling_calls(node.tree.path())
+        ]
+        return [*bodies, RunSettledEntry(run=len(runs(node.records)) + 1, outcome="lost")]
+    return [RunSettledEntry(run=1, outcome="lost")] if is_child and not runs(node.records) else []
 
 
 def _missing_notices(node: Node, nodes: Mapping[str, Node], outcomes: dict[str, list[RunSettledEntry]]) -> list[Known]:
@@ -135,7 +154,7 @@ def _missing_notices(node: Node, nodes: Mapping[str, Node], outcomes: dict[str, 
         if record.type == "child_settled" and isinstance(body := record.body(), ChildSettledEntry)
     }
     missing: list[Known] = []
-    for child in children_of(node.records):
+    for child in own_children(node):
         session = child.child_session_id
         ended = outcomes.get(session) or [RunSettledEntry(run=1, outcome="lost")]
         text = answer_text(nodes[session].tree.path()) if session in nodes else ""
@@ -190,22 +209,32 @@ def admitting_entry(records: list[Record], tool_call_id: str | None) -> Record |
     return None
 
 
+def _before_spawn(records: list[Record], child: ChildSpawnedEntry) -> list[Record]:
+    """The records before `child_spawned`: a later answer may use the call's id again."""
+    needle = encode(child.child_session_id)
+    for place, record in enumerate(records):
+        if record.type == "child_spawned" and needle in record.raw:
+            return records[:place]
+    return records
+
+
 def _missing_attributions(session: str, node: Node, nodes: Mapping[str, Node]) -> list[Known]:
     """What descendants were billed and this session's journal does not hold yet."""
-    known = account(node.header, node.records).keys
+    known = set(account(node.header, node.records).keys)
     sums = aggregates(node)
     missing: list[Known] = []
-    for child in children_of(node.records):
-        target = admitting_entry(node.records, child.tool_call_id)
+    for child in own_children(node):
+        target = admitting_entry(_before_spawn(node.records, child), child.tool_call_id)
         target_id = None if target is None else target.id
         for origin, below in post_order(nodes, child.child_session_id):
             for entry, usage in billed(below.header, below.records):
-                if (origin, entry) in known:
+                if (origin, entry) in known or origin == session:
                     continue
                 try:
                     spend = spend_of(usage)
                 except BadUsage:
                     continue
+                known.add((origin, entry))
                 missing.append(
                     sums.attribution(
                         target_id,
@@ -257,9 +286,14 @@ def aggregates(node: Node) -> Aggregates:
     for record in node.records:
         if record.key is None or record.key in seen:
             continue
-        seen.add(record.key)
         body = record.body()
-        if isinstance(body, ChildUsageAttributedEntry) and body.target_id is not None:
-            so_far = result.sums.get(body.target_id, NOTHING)
-            result.sums[body.target_id] = so_far + spend_of(body.child_usage)
+        if not isinstance(body, ChildUsageAttributedEntry):
+            continue
+        try:
+            spend = spend_of(body.child_usage)
+        except BadUsage:
+            continue
+        seen.add(record.key)
+        if body.target_id is not None:
+            result.sums[body.target_id] = result.sums.get(body.target_id, NOTHING) + spend
     return result
