@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from orchestrator.cli.common import home_from_env, is_ascii, stored_tree, terminal_width
-from orchestrator.cli.run import show_end
+from orchestrator.cli.run import show_end, watched
 from orchestrator.engine.config import Config
 from orchestrator.engine.errors import EngineError
 from orchestrator.engine.host import run_job
@@ -47,7 +47,8 @@ def command(mode: str) -> None:
             has_context_files=False,
             is_json=mode == "json",
         )
-        ended = run_job(job, home, models)
+        progress = watched(job, is_quiet=False)
+        ended = run_job(job, home, models, None if progress is None else progress.run)
     except EngineError as error:
         click.echo(f"sapwood: {sanitize_terminal(str(error))}", err=True)
         sys.exit(error.status)

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -19,6 +19,9 @@ from orchestrator.engine.prompt import piped_text, prompt_content
 from orchestrator.tools.registry import builtin_tools
 from orchestrator.views.text import safe_lines, sanitize_terminal
 from store.disk.home import Home
+
+if TYPE_CHECKING:
+    from orchestrator.cli.progress import Progress
 
 THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
 
@@ -97,12 +100,15 @@ def command(prompt: tuple[str, ...], **options: Any) -> None:
         config = load_config(home.config_path, folder)
         models = Models(config, os.environ, folder, options["api_key"])
         job = _job(prompt, options, home, folder, models)
-        ended = run_job(job, home, models)
+        progress = watched(job, is_quiet=options["quiet"])
+        ended = run_job(job, home, models, None if progress is None else progress.run)
     except EngineError as error:
         click.echo(f"sapwood: {sanitize_terminal(str(error))}", err=True)
         sys.exit(error.status)
     except KeyboardInterrupt:
         sys.exit(130)
+    if progress is not None:
+        progress.final()
     show_end(job, ended)
     _write_answer(options["output"], ended)
     sys.exit(ended.status)
@@ -171,6 +177,15 @@ def _tools(listed: str | None, *, no_tools: bool) -> tuple[str, ...] | None:
     if unknown:
         raise WrongUsage(f"no tool is named {', '.join(unknown)}; tools: {', '.join(known)}")
     return names
+
+
+def watched(job: Job, *, is_quiet: bool) -> "Progress | None":
+    """The live tree on stderr, for people at a terminal who asked for text. Imported late: rich is not small."""
+    if job.is_json or is_quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        return None
+    from orchestrator.cli.progress import Progress
+
+    return Progress()
 
 
 def show_end(job: Job, ended: Ended) -> None:

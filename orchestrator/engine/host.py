@@ -1,7 +1,7 @@
 """A one-shot host: one process, one tree, from its prompt to its exit status."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import attrs
 import trio
@@ -43,7 +43,8 @@ class Host:
     models: Models
     clock: Clock = attrs.field(factory=Clock)
     flusher: Flusher = attrs.field(factory=Flusher)
-    on_tree: Callable[[Tree], None] = lambda tree: None
+    beside: Callable[[Tree], Awaitable[None]] | None = None
+    """A task that watches the tree while it runs."""
     _signal: int | None = None
     _gone: OSError | None = None
     _tree: Tree | None = None
@@ -76,7 +77,6 @@ class Host:
         state = TreeState(ground.root_id, self.job.limits, self.job.retry, {ground.root_id: Member(0, model)})
         tree = Tree.of(self._workshop(ground), state, sink, self.flusher, self.clock, self.job.name or UNNAMED)
         tree.root.tools, tree.root.thinking = self.job.tools, self.job.thinking
-        self.on_tree(tree)
         self.models.notice = lambda session, text: self._notice(tree, session, text)
         if node is not None:
             plant(tree, ground.nodes, tree.root.name)
@@ -130,6 +130,8 @@ class Host:
                     await outer.start(self._hear_signals, outer.cancel_scope)
                     if self._writer is not None:
                         outer.start_soon(self._writer.run)
+                    if self.beside is not None:
+                        outer.start_soon(self.beside, tree)
                     tree.root.outcome = ""
                     if self._signal is None:
                         await tree.run(Prompt(f"prompt:{unix_ms(self.clock.now())}", self.job.prompt))
@@ -181,13 +183,18 @@ class Host:
         )
 
 
-def run_job(job: Job, home: Home | None = None, models: Models | None = None) -> Ended:
-    """Run one job in this process, to its end. Raises EngineError."""
+def run_job(
+    job: Job,
+    home: Home | None = None,
+    models: Models | None = None,
+    beside: Callable[[Tree], Awaitable[None]] | None = None,
+) -> Ended:
+    """Run one job in this process, to its end; `beside` watches the tree. Raises EngineError."""
     from orchestrator.engine.config import load_config
 
     home = home or Home.from_env(job.environ, RealFs())
     models = models or Models(load_config(home.config_path, job.cwd), job.environ, job.cwd)
-    host = Host(job, home, models)
+    host = Host(job, home, models, beside=beside)
     try:
         return trio.run(host.run)
     except* StoreError as group:
