@@ -256,8 +256,8 @@ _NEXT_CHILD = re.compile(
 def filled(template: str, messages: tuple[ModelMessage, ...]) -> str:
     """`template` with its placeholders replaced, in one pass: what was inserted is not looked at again.
 
-    `{{last}}` is the text of the last message, `{{tool.NAME}}` of a tool's last result and `{{child.NAME}}` of a child's
-    last answer, empty where there is none. Other words in braces stay as they are.
+    `{{last}}` is the text of the last message, `{{tool.NAME}}` of a tool's last result, `{{child.NAME}}` of the last
+    answer of a child; empty where there is none. Other words in braces stay as they are.
     """
 
     def value(match: re.Match[str]) -> str:

@@ -15,11 +15,15 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One event. `type` is empty where the server named none; `id` is the last one that the stream gave."""
+    """One event. `type` is empty where the server named none; `id` is the last one that the stream gave.
+
+    `is_cut`: the stream ended before the blank line that ends an event.
+    """
 
     data: str
     type: str = ""
     id: str = ""
+    is_cut: bool = False
 
 
 @attrs.define
@@ -60,14 +64,14 @@ class SseParser:
     def close(self) -> list[Event]:
         """The event that the end of the stream left open, if it has data.
 
-        The standard drops it. Some servers send the last event without the blank line behind it, so the caller may judge;
+        The standard drops it. Some servers send the last event without the blank line behind it: let the caller judge;
         half a character at the very end reads as one U+FFFD.
         """
         events: list[Event] = []
         if self._line:
             self._end_line(events)
         if self.exceeded is None:
-            self._dispatch(events)
+            self._dispatch(events, is_cut=True)
         return events
 
     def _grow(self, piece: bytes) -> None:
@@ -103,10 +107,10 @@ class SseParser:
             case b"retry" if value.isdigit() and len(value) < 16:
                 self.retry_ms = int(value)
 
-    def _dispatch(self, events: list[Event]) -> None:
+    def _dispatch(self, events: list[Event], *, is_cut: bool = False) -> None:
         if self._data:
             data = b"\n".join(self._data).decode(errors="replace")
-            events.append(Event(data, self._type, self._id))
+            events.append(Event(data, self._type, self._id, is_cut))
         self._data.clear()
         self._data_bytes = 0
         self._type = ""

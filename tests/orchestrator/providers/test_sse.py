@@ -41,8 +41,8 @@ CASES: list[tuple[bytes, list[Event]]] = [
     ),
     (b"retry: 10\ndata: a\nDATA: no\n data: no\nunknown: x\n\n", [Event("a")]),
     ("data: 中\u2028文\x85é🌳\n\n".encode(), [Event("中\u2028文\x85é🌳")]),
-    (b"data: a\n\ndata: [DONE]", [Event("a"), Event("[DONE]")]),
-    (b"data: a\n\ndata: half \xe4\xb8", [Event("a"), Event("half �")]),
+    (b"data: a\n\ndata: [DONE]", [Event("a"), Event("[DONE]", is_cut=True)]),
+    (b"data: a\n\ndata: half \xe4\xb8", [Event("a"), Event("half �", is_cut=True)]),
     (b"data: \xff\xfe!\n\n", [Event("��!")]),
 ]
 
