@@ -51,8 +51,9 @@ def seal(body: bytes, seq: int, durable: int, epoch: int, flag: bytes, seed: int
 
     `body` is one compact JSON object with at least one member and without newline; the numbers are u32.
     """
-    open_line = b'%b,"~":"%08x.%08x.%08x.%b.' % (body[:-1], seq, durable, epoch, flag)
-    return b'%b%08x"}\n' % (open_line, zlib.crc32(open_line, seed))
+    content = body[:-1]
+    numbers = b',"~":"%08x.%08x.%08x.%b.' % (seq, durable, epoch, flag)
+    return b'%b%b%08x"}\n' % (content, numbers, zlib.crc32(numbers, zlib.crc32(content, seed)))
 
 
 def check(line: bytes | memoryview, seed: int) -> Frame | None:

@@ -40,6 +40,8 @@ class Journal:
     seq: int
     durable: int
     is_poisoned: bool = False
+    was_used: bool = True
+    """For the cache: used since it last looked."""
     _descriptors: DescriptorCache | None = None
     _fd: int | None = None
     _file: tuple[int, int] = (0, 0)
@@ -106,7 +108,7 @@ class Journal:
         journal._file = found.device, found.inode
         journal._size_bytes = found.size
         if cache is not None:
-            cache.touch(journal)
+            cache.make_room(journal)
         return journal
 
     def begin(self, header: Header) -> None:
@@ -125,8 +127,7 @@ class Journal:
         _check_bodies(self.path, bodies)
         if not bodies:
             return
-        if self._descriptors is not None:
-            self._descriptors.touch(self)
+        self._touch()
         with self._guard:
             fd = self._descriptor()
             if not (self.seq + len(bodies) <= U32_MAX and 0 <= self.epoch <= U32_MAX):
@@ -135,11 +136,14 @@ class Journal:
 
     def _lines(self, bodies: Sequence[bytes]) -> bytes:
         last = self.seq + len(bodies) - 1
+        line = seal(bodies[-1], last, self.durable, self.epoch, COMMITS, self._seed)
+        if last == self.seq:
+            return line
         head = [
             seal(body, seq, self.durable, self.epoch, PART, self._seed)
             for seq, body in enumerate(bodies[:-1], start=self.seq)
         ]
-        return b"".join([*head, seal(bodies[-1], last, self.durable, self.epoch, COMMITS, self._seed)])
+        return b"".join([*head, line])
 
     def _write(self, fd: int, data: bytes, records: int) -> None:
         seq, size = self.seq, self._size_bytes
@@ -163,17 +167,16 @@ class Journal:
 
         Raises JournalPoisoned, JournalRefused (a parked file was changed), OSError (it could not be opened again).
         """
-        if self._descriptors is not None:
-            self._descriptors.touch(self)
+        self._touch()
         self._sync()
 
     def _sync(self) -> None:
         with self._flush:
             with self._guard:
-                fd = self._descriptor()
                 seq, is_named = self.seq, self._is_named_durably
-                if seq == self.durable and is_named:
+                if seq == self.durable and is_named and not self.is_poisoned:
                     return
+                fd = self._descriptor()
                 self._check_in_place()
                 self._is_syncing = True
             try:
@@ -190,6 +193,12 @@ class Journal:
                 self._is_syncing = False
             self._is_named_durably = True
             self.durable = seq
+
+    def _touch(self) -> None:
+        """Tell the cache. Appends are many, so it hears only of those that open the file; the rest leave a mark."""
+        self.was_used = True
+        if self._fd is None and self._descriptors is not None:
+            self._descriptors.make_room(self)
 
     def park(self) -> bool:
         """Give the descriptor back until the next append or sync. False while in use or not yet durable.
@@ -241,6 +250,8 @@ class Journal:
                 self.fs.close(fd)
                 raise JournalRefused(f"{self.path}: {fault}")
             self._fd = fd
+            if self._descriptors is not None:
+                self._descriptors.add(self)
         return self._fd
 
     def _check_in_place(self) -> None:
