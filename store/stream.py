@@ -14,6 +14,7 @@ import attrs
 import msgspec
 
 from store.events import SHORT_TAGGED, Event
+from store.records import well_formed
 
 WARNINGS = frozenset({"unknown-type"})
 EXIT_OUTCOMES = {0: {"completed"}, 1: {"completed", "failed", "aborted", "lost"}, 3: {"limit_reached", "timed_out"}}
@@ -474,10 +475,16 @@ class _Session:
 
 @attrs.define
 class _Child:
+    """A child and the last run that its parent was told of. One that is older than the stream need not run in it."""
+
     line: int
     parent: str
     depth: int
     told_run: int = 0
+    is_new: bool = True
+
+    def is_untold(self, seen: _Session | None) -> bool:
+        return self.told_run < (seen.run if seen else 0) or (self.is_new and not self.told_run)
 
 
 @attrs.define
@@ -521,7 +528,7 @@ class StreamChecker:
             self.say("json", "a blank line")
             return None
         try:
-            event = msgspec.json.decode(line)
+            event = msgspec.json.decode(line if self.dialect.is_native else well_formed(line))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self.say("json", f"expected one JSON object, found {line[:80]!r}: {error}")
             return None
@@ -609,8 +616,13 @@ class StreamChecker:
             self.say("child", f"the header disagrees with the child_spawned of line {child.line}")
         elif self.is_filtered:
             return
-        elif child is None and str(event.get("timestamp")) >= self._began:  # an older one was spawned in another stream
-            self.say("child", f"the header of child {session.id} comes before its child_spawned")
+        elif child is None:
+            is_new = str(event.get("timestamp")) >= self._began  # an older child was spawned in another stream
+            if is_new:
+                self.say("child", f"the header of child {session.id} comes before its child_spawned")
+            self._children[session.id] = _Child(self._line, session.parent or "", session.depth, is_new=is_new)
+            if parent is not None:
+                parent.children.append(session.id)
         if parent is None or parent.depth + 1 != session.depth:
             self.say("child", f"expected a child one level below {session.parent}, found depth {session.depth}")
 
@@ -642,9 +654,9 @@ class StreamChecker:
     def children_are_settled(self, names: list[str]) -> None:
         """Say which of these children run, or have ended without their parent's having been told."""
         for name in names:
-            seen, told_run = self._sessions.get(name), self._children[name].told_run
-            is_running = seen is not None and (seen.has_run or seen.run_line > 0 or told_run < seen.run)
-            if is_running or (told_run == 0 and not self.is_filtered):
+            seen = self._sessions.get(name)
+            is_running = seen is not None and (seen.has_run or seen.run_line > 0)
+            if is_running or (self._children[name].is_untold(seen) and not (self.is_filtered and seen is None)):
                 self.say("child", f"agent_settled before the child_settled of {name}")
 
     def _attributed(self, event: dict[str, Any], session: _Session) -> None:
@@ -681,7 +693,7 @@ class StreamChecker:
     def _children_told(self) -> None:
         for name, child in self._children.items():
             seen = self._sessions.get(name)
-            if child.told_run < (seen.run if seen else 0) or (not child.told_run and not self.is_filtered):
+            if child.is_untold(seen) and not (self.is_filtered and seen is None):
                 self.say("child", f"child {name} has no child_settled", child.line)
 
     def _exit_status(self, status: int | None, root: _Session) -> None:

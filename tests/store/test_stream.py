@@ -19,6 +19,7 @@ from store.wire import encode
 
 DATA = Path(__file__).parents[1] / "data" / "streams"
 AT = "2026-01-02T03:04:05.678Z"
+OLD = "2025-12-31T23:59:59.999Z"
 Line = dict[str, Any]
 Step = tuple[events.Place, events.Event] | None
 Stream = list[Line]
@@ -76,7 +77,7 @@ class Talk:
     def tools(self, *names: str, ends: tuple[str, ...] = ()) -> Iterator[Step]:
         for name in names:
             yield from self.say(events.ToolExecutionStart(tool_call_id=name, tool_name="t", args={}))
-            part = {"content": []}
+            part: Line = {"content": []}
             yield from self.say(
                 events.ToolExecutionUpdate(tool_call_id=name, tool_name="t", args={}, partial_result=part)
             )
@@ -345,6 +346,39 @@ def test_a_stream_of_the_root_alone_passes_as_a_filtered_one() -> None:
 
     assert check_stream(raw(root), is_filtered=True) == []
     assert {finding.rule for finding in check_stream(raw(root))} >= {"seq", "child"}
+
+
+def a_child_that_is_older_than_the_stream() -> Iterator[Step]:
+    talk = Talk.of("root")
+    child = Talk.of("old", talk)
+    child.run = 2
+    yield from talk.header()
+    yield from talk.start()
+    yield from talk.answer(call("a"), stop="toolUse")
+    yield from child.say(entries.Header(version=3, id=child.place.session_id, timestamp=OLD, cwd="/", rlm_depth=1))
+    yield from child.simple_run()
+    yield from talk.say(
+        entries.ChildSettledEntry(child_session_id=child.place.session_id, run=3, outcome="completed", text="t")
+    )
+    yield from talk.tools("a")
+    yield from talk.end_loop()
+    yield from talk.settle()
+
+
+def test_a_child_of_an_earlier_stream_needs_no_spawn_but_its_runs_are_told() -> None:
+    stream = written(a_child_that_is_older_than_the_stream())
+    untold = [line for line in stream if line["type"] != "child_settled"]
+
+    assert check_stream(raw(stream)) == []
+    assert [finding.rule for finding in check_stream(raw(renumbered(untold)))] == ["child", "child"]
+
+
+def test_half_a_surrogate_pair_of_javascript_is_json_and_in_our_own_streams_it_is_not() -> None:
+    lines = (DATA / "pi.text_openai.jsonl").read_bytes().replace(b"[[text:5]]", rb"\ud83d")
+    split = [line + b"\n" for line in lines.split(b"\n")[:-1]]
+
+    assert check_stream(split, "pi") == []
+    assert "json" in {finding.rule for finding in check_stream(split)}
 
 
 @pytest.mark.parametrize("path", sorted(DATA.iterdir()), ids=lambda path: path.stem)
