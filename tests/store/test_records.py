@@ -70,7 +70,7 @@ OPTIONAL = {
     "child_session_id",
     "origin",
 }
-MEMBERS_OF = {
+MEMBERS_OF: dict[type[Any], dict[str, st.SearchStrategy[Any]]] = {
     entries.UsageEntry: {"usage": usages},
     entries.ChildUsageAttributedEntry: {"target_id": maybe},
     entries.SessionInfoEntry: {"name": maybe},

@@ -16,6 +16,7 @@ from store.entries import ForkedFrom, Header
 from store.messages import (
     AssistantMessage,
     BashExecutionMessage,
+    Block,
     Message,
     TextContent,
     ToolCall,
@@ -50,9 +51,9 @@ def message(body: Message) -> entries.MessageEntry:
 
 
 def answer(spend: Spend = NOTHING, *calls: str, text: str = "", stop: str = "stop") -> entries.MessageEntry:
-    blocks = (TextContent(text=text), *(ToolCall(id=call, name="t") for call in calls))
+    blocks: list[Block] = [TextContent(text=text), *(ToolCall(id=call, name="t") for call in calls)]
     usage = usage_of(spend, total_tokens=spend.input)
-    return message(AssistantMessage(content=blocks, usage=usage, stop_reason=stop))
+    return message(AssistantMessage(content=tuple(blocks), usage=usage, stop_reason=stop))
 
 
 def user(text: str = "go") -> entries.MessageEntry:
@@ -191,8 +192,8 @@ class World:
             self.bill(name, answer(spend), spend)
             self.is_open[name] = True
         elif kind == "usage":
-            usage = entries.UsageEntry(kind="k", provider="p", model="m", usage=usage_of(spend))
-            self.bill(name, usage, spend)
+            status = entries.UsageEntry(kind="k", provider="p", model="m", usage=usage_of(spend))
+            self.bill(name, status, spend)
         elif kind == "compaction":
             usage = usage_of(spend)
             body = entries.CompactionEntry(summary="s", first_kept_entry_id="x", tokens_before=1, usage=usage)
@@ -374,9 +375,9 @@ def test_the_last_aggregate_of_each_target_is_its_own_and_all_attributions_to_it
                 assert body.aggregate_usage is not None
                 last[body.target_id] = body.aggregate_usage
         for target, usage in last.items():
-            record = one.tree.get(target)
-            assert record is not None
-            body = record.body()
+            found = one.tree.get(target)
+            assert found is not None
+            body = found.body()
             assert isinstance(body, entries.MessageEntry)
             own = decode_message(body.message)
             assert isinstance(own, AssistantMessage)
@@ -536,9 +537,6 @@ def test_of_answers_with_one_call_id_the_one_before_the_spawn_admitted_the_child
     assert admitting_entry(one.records, "c1") is one.records[5]
     assert admitting_entry(one.records, None) is None
     assert admitting_entry(one.records, "c") is None
-
-
-ABSURD = usage_of(NOTHING, 0)
 
 
 @pytest.mark.parametrize("usage", [Usage(input=-1), Usage(cost=Cost(total=-2.0))])

@@ -157,14 +157,14 @@ def test_a_price_that_nobody_can_mean_is_refused(dollars: float) -> None:
 @pytest.mark.parametrize("count", [-1, -(10**30), TOKENS + 1, 10**30])
 def test_absurd_counts_are_refused(member: str, count: int) -> None:
     with pytest.raises(BadUsage, match=member):
-        spend_of(Usage(**{member: count}))
+        spend_of(msgspec.structs.replace(Usage(), **{member: count}))
 
 
 @pytest.mark.parametrize("member", MONEY)
 @pytest.mark.parametrize("dollars", [math.nan, math.inf, -1.0, 1e12])
 def test_absurd_money_is_refused(member: str, dollars: float) -> None:
     with pytest.raises(BadUsage):
-        spend_of(Usage(cost=Cost(**{member: dollars})))
+        spend_of(Usage(cost=msgspec.structs.replace(Cost(), **{member: dollars})))
 
 
 @pytest.mark.parametrize("text", [b'{"input":-1}', b'{"cost":{"total":-0.1}}', b'{"output":99999999999999999999}'])
