@@ -24,10 +24,10 @@ def restore(session_id: str, tree: EntryTree, live: Iterable[str], number: int, 
     A call without a result gets an error result; mail and notices that no message delivers wait again; an open run goes on.
     """
     running = set(live)
-    records = tree.records
+    records = tree.own_records
     children = children_of(records)
     path = tree.path()
-    is_open = is_run_open(tree.own_records)
+    is_open = is_run_open(records)
     dangling = dangling_calls(path) if is_open else []
     effects: list[Effect] = [
         AppendEntry(MessageEntry(message=msgspec.Raw(encode(interrupted(call, timestamp)))))
