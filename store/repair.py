@@ -112,6 +112,11 @@ def runs(records: list[Record]) -> list[RunSettledEntry]:
     return [body for body in bodies if isinstance(body, RunSettledEntry)]
 
 
+def next_run(records: list[Record]) -> int:
+    """The number of the run that is open, or that comes next. A lost `run_settled` must not make a number come twice."""
+    return max((run.run for run in runs(records)), default=0) + 1
+
+
 def is_run_open(records: list[Record]) -> bool:
     """Whether a message stands after the last `run_settled`: then a run was going on."""
     for record in reversed(records):
@@ -143,7 +148,7 @@ def _closing(node: Node, is_child: bool) -> list[Known]:
             MessageEntry(message=msgspec.Raw(encode(interrupted(call, timestamp))))
             for call, timestamp in dangling_calls(node.tree.path())
         ]
-        return [*bodies, RunSettledEntry(run=len(runs(node.records)) + 1, outcome="lost")]
+        return [*bodies, RunSettledEntry(run=next_run(node.records), outcome="lost")]
     return [RunSettledEntry(run=1, outcome="lost")] if is_child and not runs(node.records) else []
 
 

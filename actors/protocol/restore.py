@@ -12,7 +12,7 @@ from store.entries import ChildSettledEntry, CustomMessageEntry, MailEntry, Mess
 from store.errors import BadRecord
 from store.messages import ToolResultMessage, UserMessage, decode_message
 from store.records import Record
-from store.repair import children_of, is_run_open, runs
+from store.repair import children_of, is_run_open, next_run
 from store.tree import EntryTree
 from store.wire import encode
 
@@ -38,7 +38,7 @@ def restore(session_id: str, tree: EntryTree, live: Iterable[str], number: int, 
         session_id=session_id,
         is_root=is_root,
         phase="ready" if is_open else "idle",
-        run=len(runs(records)) + is_open,
+        run=next_run(records) if is_open else next_run(records) - 1,
         call=_calls(records),
         number=number,
         kin=tuple(Kin(child.child_session_id, child.name, child.child_session_id in running) for child in children),

@@ -48,7 +48,7 @@ def command(mode: str) -> None:
             is_json=mode == "json",
         )
         progress = watched(job, is_quiet=False)
-        ended = run_job(job, home, models, None if progress is None else progress.run)
+        ended = run_job(job, home, models, progress)
     except EngineError as error:
         click.echo(f"sapwood: {sanitize_terminal(str(error))}", err=True)
         sys.exit(error.status)

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from actors.tree import Tree
 from orchestrator.views.live import LiveTree
 from orchestrator.views.progress import Line, final_lines, progress_lines
 from orchestrator.views.text import sanitize_terminal
+from store.events import Event, Place
 
 FRAME_S = 0.1
 
@@ -28,9 +28,12 @@ class Progress:
     def is_ascii(self) -> bool:
         return not self.console.encoding.lower().startswith("utf") or os.environ.get("TERM") == "dumb"
 
-    async def run(self, tree: Tree) -> None:
-        """Draw until cancelled; then the block becomes the final one."""
-        tree.supervisor.sink.watchers.append(self.fold.take)
+    def take(self, place: Place, event: Event, at: float) -> None:
+        """Hear an event."""
+        self.fold.take(place, event, at)
+
+    async def run(self) -> None:
+        """Draw until cancelled."""
         live = Live(
             console=self.console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
         )

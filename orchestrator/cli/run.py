@@ -101,7 +101,7 @@ def command(prompt: tuple[str, ...], **options: Any) -> None:
         models = Models(config, os.environ, folder, options["api_key"])
         job = _job(prompt, options, home, folder, models)
         progress = watched(job, is_quiet=options["quiet"])
-        ended = run_job(job, home, models, None if progress is None else progress.run)
+        ended = run_job(job, home, models, progress)
     except EngineError as error:
         click.echo(f"sapwood: {sanitize_terminal(str(error))}", err=True)
         sys.exit(error.status)

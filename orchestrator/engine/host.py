@@ -1,7 +1,7 @@
 """A one-shot host: one process, one tree, from its prompt to its exit status."""
 
 import signal
-from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import attrs
 import trio
@@ -27,11 +27,19 @@ from store.disk.fs import RealFs
 from store.disk.home import Home
 from store.entries import ModelChangeEntry, SessionInfoEntry
 from store.errors import StoreError
-from store.events import Diagnostic
+from store.events import Diagnostic, Event, Place
 from store.times import unix_ms
 
 CLOSING_S = 2.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Watching(Protocol):
+    """Somebody who looks at the tree while it runs: hears every event, and has a task of the host."""
+
+    def take(self, place: Place, event: Event, at: float) -> None: ...
+
+    async def run(self) -> None: ...
 
 
 @attrs.define(eq=False)
@@ -43,8 +51,7 @@ class Host:
     models: Models
     clock: Clock = attrs.field(factory=Clock)
     flusher: Flusher = attrs.field(factory=Flusher)
-    beside: Callable[[Tree], Awaitable[None]] | None = None
-    """A task that watches the tree while it runs."""
+    watching: Watching | None = None
     _signal: int | None = None
     _gone: OSError | None = None
     _tree: Tree | None = None
@@ -130,8 +137,9 @@ class Host:
                     await outer.start(self._hear_signals, outer.cancel_scope)
                     if self._writer is not None:
                         outer.start_soon(self._writer.run)
-                    if self.beside is not None:
-                        outer.start_soon(self.beside, tree)
+                    if self.watching is not None:
+                        tree.supervisor.sink.watchers.append(self.watching.take)
+                        outer.start_soon(self.watching.run)
                     tree.root.outcome = ""
                     if self._signal is None:
                         await tree.run(Prompt(f"prompt:{unix_ms(self.clock.now())}", self.job.prompt))
@@ -187,14 +195,14 @@ def run_job(
     job: Job,
     home: Home | None = None,
     models: Models | None = None,
-    beside: Callable[[Tree], Awaitable[None]] | None = None,
+    watching: Watching | None = None,
 ) -> Ended:
-    """Run one job in this process, to its end; `beside` watches the tree. Raises EngineError."""
+    """Run one job in this process, to its end. Raises EngineError."""
     from orchestrator.engine.config import load_config
 
     home = home or Home.from_env(job.environ, RealFs())
     models = models or Models(load_config(home.config_path, job.cwd), job.environ, job.cwd)
-    host = Host(job, home, models, beside=beside)
+    host = Host(job, home, models, watching=watching)
     try:
         return trio.run(host.run)
     except* StoreError as group:
