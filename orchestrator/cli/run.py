@@ -16,7 +16,7 @@ from orchestrator.engine.host import run_job
 from orchestrator.engine.job import Ended, Job
 from orchestrator.engine.models import Models
 from orchestrator.engine.prompt import piped_text, prompt_content
-from orchestrator.tools.registry import builtin_tools
+from orchestrator.engine.toolset import chosen_tools
 from orchestrator.views.text import safe_lines, sanitize_terminal
 from store.disk.home import Home
 
@@ -138,7 +138,7 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
         session=stored,
         fork=known_session(home, options["fork"]).id if options["fork"] else None,
         name=options["name"],
-        tools=_tools(options["tools"], no_tools=options["no_tools"]),
+        tools=() if options["no_tools"] else chosen_tools(options["tools"]),
         thinking=thinking,
         system_prompt=options["system_prompt"],
         append_system_prompt=options["append_system_prompt"],
@@ -164,19 +164,6 @@ def _stored(options: dict[str, Any], home: Home, folder: Path) -> str | None:
             )
         named = path.stem
     return known_session(home, named).id
-
-
-def _tools(listed: str | None, *, no_tools: bool) -> tuple[str, ...] | None:
-    if no_tools:
-        return ()
-    if listed is None:
-        return None
-    known = builtin_tools()
-    names = tuple(name.strip() for name in listed.split(",") if name.strip())
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise WrongUsage(f"no tool is named {', '.join(unknown)}; tools: {', '.join(known)}")
-    return names
 
 
 def watched(job: Job, *, is_quiet: bool) -> "Progress | None":
