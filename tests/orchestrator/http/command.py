@@ -1,0 +1,135 @@
+"""The installed command in a process of its own: what it is given, what comes out."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import msgspec
+import pytest
+import trio
+
+from store.disk.forest import StoredTree, read_tree
+from store.disk.fs import RealFs
+from store.disk.home import Home
+from store.stream import check_stream
+
+PROGRAM = Path(sys.executable).with_name("sapwood")
+PATIENCE_S = 60.0
+"""A run takes half a second; what has not ended by then never will."""
+KEY = "sk-canary-0123456789abcdef"
+CONFIG = """
+model = "local/fake-chat"
+
+[retry]
+base_s = 0.001
+
+[providers.local]
+base_url = "{url}"
+api_key_env = "LOCAL_API_KEY"
+
+[[providers.local.models]]
+id = "fake-chat"
+cost = {{ input = 3.0, output = 15.0, cache_read = 0.3, cache_write = 3.75 }}
+"""
+
+
+@attrs.frozen
+class Done:
+    """A run that has ended."""
+
+    status: int
+    stdout: bytes
+    stderr: str
+
+    @property
+    def lines(self) -> list[bytes]:
+        return self.stdout.splitlines(keepends=True)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [msgspec.json.decode(line) for line in self.lines]
+
+    @property
+    def faults(self) -> list[str]:
+        """What is wrong with the stream, its agreement with the status included."""
+        found = check_stream(self.lines, exit_status=self.status)
+        return [f"{each.line} {each.rule}: {each.text}" for each in found]
+
+    @property
+    def root_id(self) -> str:
+        return str(self.events[0]["id"])
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The names of the sessions of the stream, by id. The root is `root`."""
+        spawned = {event["childSessionId"]: event["name"] for event in self.of("child_spawned")}
+        return {self.root_id: "root", **spawned}
+
+    def of(self, *kinds: str) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["type"] in kinds]
+
+
+@attrs.define
+class Desk:
+    """A person's home and the folder that they work in. `environ` is all that a command sees."""
+
+    home: Path
+    folder: Path
+    environ: dict[str, str]
+
+    def configure(self, text: str) -> None:
+        self.home.mkdir(exist_ok=True)
+        (self.home / "config.toml").write_text(text, "utf-8")
+
+    def use(self, url: str, more: str = "") -> None:
+        """The server at `url` as the provider `local`, its model as the default."""
+        self.configure(CONFIG.format(url=url) + more)
+
+    async def run(
+        self,
+        *arguments: str | bytes,
+        stdin: bytes | int = subprocess.DEVNULL,
+        cwd: Path | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> Done:
+        """Run `sapwood` to its end."""
+        given: dict[str, Any] = {"stdin": stdin}
+        with trio.fail_after(PATIENCE_S):
+            done = await trio.run_process(
+                [PROGRAM, *arguments],
+                cwd=cwd or self.folder,
+                env=self.environ | dict(environ or {}),
+                capture_stdout=True,
+                capture_stderr=True,
+                check=False,
+                **given,
+            )
+        return Done(done.returncode, done.stdout, done.stderr.decode())
+
+    @property
+    def store(self) -> Home:
+        return Home(self.home, self.home / "sessions", RealFs())
+
+    def stored(self, root_id: str) -> StoredTree:
+        """The tree as a process that comes later reads it."""
+        return read_tree(RealFs(), self.store, root_id)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """An empty home and an empty folder."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    path = os.environ.get("PATH", os.defpath)
+    environ = {
+        "PATH": path,
+        "HOME": str(tmp_path / "user"),
+        "SAPWOOD_HOME": str(tmp_path / "home"),
+        "LOCAL_API_KEY": KEY,
+        "LANG": "C.UTF-8",
+    }
+    return Desk(tmp_path / "home", folder, environ)
