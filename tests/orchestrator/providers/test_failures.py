@@ -38,6 +38,7 @@ KINDS: list[tuple[int | None, Any, str]] = [
     (429, nested("Quota exceeded for generate_requests_per_minute", status="RESOURCE_EXHAUSTED"), "rate_limited"),
     (200, nested("Provider returned error", code=429), "rate_limited"),
     (None, {"type": "error", "error": {"type": "rate_limit_error", "message": "Slow"}}, "rate_limited"),
+    (None, nested("Too large: reduce the length of the messages", code="rate_limit_exceeded"), "rate_limited"),
     (429, nested("You exceeded your current quota", type="insufficient_quota", code="insufficient_quota"), "quota"),
     (429, nested("x", type="usage_limit_reached", resets_in_seconds=3600), "quota"),
     (429, "You have reached your monthly usage limit", "quota"),
