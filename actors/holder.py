@@ -45,8 +45,11 @@ class Holder:
                     self._failed(f"its journal cannot be used: {error}")
                 except Exception as error:
                     self._failed(f"{type(error).__name__}: {error}")
-        finally:
-            self._rest()
+        except BaseException:
+            # Cancelled from outside: who was started anew now would be cancelled at once, and start anew, for ever.
+            self.row.has_task = False
+            raise
+        self._rest()
 
     async def _ready(self) -> bool:
         """Make the journal of a new session (True), or open the one that is there."""
