@@ -3,18 +3,40 @@
 import os
 import shutil
 import sys
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import click
 import msgspec
 
-from orchestrator.engine.errors import NotOurs, WrongUsage
-from orchestrator.views.stored import Stored
-from store.disk.forest import NoSuchSession, headers, read_tree, resolve
+from orchestrator.engine.errors import EngineError, NotOurs, WrongUsage
+from orchestrator.engine.status import READER_GONE
+from orchestrator.views.rows import AgentRow
+from orchestrator.views.stored import Stored, members
+from orchestrator.views.text import escaped_json, safe_lines
+from store.disk.forest import NoSuchSession, StoredTree, headers, read_header, read_tree, resolve
 from store.disk.fs import RealFs
 from store.disk.home import Home
 from store.entries import Header
-from store.errors import StoreError
+from store.errors import BadId, StoreError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def told(function: Callable[P, R]) -> Callable[P, R]:
+    """A command whose failures end it with their text on stderr and their status."""
+
+    @wraps(function)
+    def command(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except EngineError as error:
+            click.echo("sapwood: " + "\n".join(safe_lines(str(error))), err=True)
+            sys.exit(error.status)
+
+    return command
 
 
 def home_from_env() -> Home:
@@ -26,16 +48,35 @@ def home_from_env() -> Home:
 
 
 def known_session(home: Home, name: str) -> Header:
-    """The stored session of this id, prefix, suffix or name. Raises WrongUsage."""
+    """The stored session of this id, prefix, suffix or name. A whole id is opened without a look at the others.
+
+    Raises WrongUsage; NotOurs where the journal is there and its header cannot be read.
+    """
+    if _is_there(home, name):
+        try:
+            header = read_header(home.fs, home, name)
+        except OSError as error:
+            raise NotOurs(f"session {name} cannot be read: {error}") from error
+        if header is None:
+            raise NotOurs(f"session {name} is damaged: its header cannot be read. Nothing was changed")
+        return header
     try:
-        return resolve(list(headers(home.fs, home)), name)
+        return resolve(all_headers(home), name)
     except NoSuchSession as error:
         raise WrongUsage(str(error)) from error
 
 
+def all_headers(home: Home) -> list[Header]:
+    """The headers of all sessions, the oldest first. Raises EngineError."""
+    try:
+        return list(headers(home.fs, home))
+    except OSError as error:
+        raise EngineError(f"{home.sessions}: {error.strerror}") from error
+
+
 def newest_root(home: Home, cwd: str | None = None) -> Header:
     """The root that was begun last, in `cwd` if one is given. Raises WrongUsage where there is none."""
-    roots = [header for header in headers(home.fs, home) if header.root_session_id is None]
+    roots = [header for header in all_headers(home) if header.root_session_id is None]
     here = [header for header in roots if cwd is None or header.cwd == cwd]
     if not here:
         where = f" in {cwd}" if cwd is not None else ""
@@ -46,23 +87,61 @@ def newest_root(home: Home, cwd: str | None = None) -> Header:
 def stored_tree(home: Home, root_id: str) -> Stored:
     """A tree as views take it. Raises NotOurs where its root cannot be read at all."""
     try:
-        found = read_tree(home.fs, home, root_id)
+        return as_stored(home, read_tree(home.fs, home, root_id))
     except (StoreError, OSError) as error:
         raise NotOurs(str(error)) from error
-    return Stored(
-        root_id,
-        found.nodes,
-        found.liveness.state,
-        found.liveness.pid,
-        found.troubles,
-        found.unrepaired,
-        str(home.sessions),
-    )
 
 
-def terminal_width() -> int:
-    """Columns of the terminal, 80 where there is none."""
-    return shutil.get_terminal_size((80, 24)).columns
+def tree_with(home: Home, header: Header) -> Stored:
+    """The whole tree that a session is in; what is below it alone where the way from the root to it is broken.
+
+    Raises NotOurs where not even that can be read.
+    """
+    if header.root_id != header.id:
+        try:
+            tree = stored_tree(home, header.root_id)
+        except NotOurs:
+            tree = None
+        if tree is not None and any(member.session_id == header.id for member in members(tree)):
+            return tree
+    return stored_tree(home, header.id)
+
+
+def as_stored(home: Home, tree: StoredTree) -> Stored:
+    """A tree in plain values. A child whose journal is not there is no trouble: it may not have begun."""
+    troubles = {
+        session: trouble
+        for session, trouble in tree.troubles.items()
+        if session in tree.nodes or _is_there(home, session)
+    }
+    state = tree.liveness
+    return Stored(tree.root_id, tree.nodes, state.state, state.pid, troubles, tree.unrepaired, str(home.sessions))
+
+
+def _is_there(home: Home, session_id: str) -> bool:
+    try:
+        home.fs.lstat(home.journal_path(session_id))
+    except (OSError, BadId):
+        return False
+    return True
+
+
+def fail_if_damaged(trees: Iterable[Stored], needed: Iterable[str]) -> None:
+    """Raises NotOurs if the journal of a session that was needed cannot be read whole. For after the printing."""
+    sessions = set(needed)
+    lines = [
+        f"session {session} is damaged: {trouble}. Nothing was changed. Look: sapwood sessions check {session}"
+        for tree in trees
+        for session, trouble in tree.troubles.items()
+        if session in sessions
+    ]
+    if lines:
+        raise NotOurs("\n".join(lines))
+
+
+def terminal_width(without: int = 80) -> int:
+    """Columns of the terminal, or `without` one."""
+    return shutil.get_terminal_size((without, 24)).columns
 
 
 def is_ascii() -> bool:
@@ -71,6 +150,44 @@ def is_ascii() -> bool:
     return encoding not in {"utf8", "utf16", "utf32"} or os.environ.get("TERM") == "dumb"
 
 
+def has_colour() -> bool:
+    """Source: https://no-color.org; a dumb terminal has none either."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def coloured(lines: Sequence[str], rows: Sequence[AgentRow]) -> list[str]:
+    """The lines of a table, head first, with the state of each row in its colour, where there is colour."""
+    if not has_colour():
+        return list(lines)
+    return [*lines[:1], *(_with_state(line, row) for line, row in zip(lines[1:], rows, strict=True))]
+
+
+def _with_state(line: str, row: AgentRow) -> str:
+    mark = row.state.mark(ascii=is_ascii())
+    shown = f"{mark} {row.state.short}"
+    *attributes, last = row.state.style.split()
+    colour = None if last == "dim" else last
+    text = shown if shown in line else mark
+    styled = click.style(text, fg=colour, bold="bold" in attributes or None, dim=last == "dim" or None)
+    return line.replace(text, styled, 1)
+
+
+def echo_lines(lines: Iterable[str]) -> None:
+    """Print lines that are safe already. What the encoding of stdout lacks becomes `?`."""
+    text = "".join(f"{line}\n" for line in lines)
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        click.echo(text.encode(encoding, "replace").decode(encoding), nl=False, color=has_colour())
+    except BrokenPipeError:
+        leave()
+
+
 def echo_json(value: Any) -> None:
-    """One JSON value on stdout."""
-    click.echo(msgspec.json.encode(value))
+    """One JSON value on stdout, on one line. Nothing in it can harm a terminal."""
+    echo_lines([escaped_json(msgspec.json.encode(value).decode())])
+
+
+def leave() -> NoReturn:
+    """The reader of stdout went away (`| head -1`): end without a word. At exit Python would flush, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.exit(READER_GONE)

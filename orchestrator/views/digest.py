@@ -1,10 +1,12 @@
 """What one journal says of its session, read once from front to back."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 import msgspec
 
+from store.attribution import own_records
 from store.context import last_assistant
 from store.entries import (
     AgentStatusEntry,
@@ -79,13 +81,28 @@ class Digest:
 def digest(node: Node) -> Digest:
     """The whole of a journal in a few values."""
     found = Digest(name=node.header.name, last_at=node.header.timestamp or None)
-    for record in node.records:
+    own = own_records(node.header, node.records)
+    inherited = node.records[: len(node.records) - len(own)]
+    _read(found, inherited)
+    if inherited:  # what a fork copied gives it a past, but neither runs nor mail, and no state
+        found = Digest(
+            name=node.header.name,
+            model=found.model,
+            prompt=found.prompt,
+            messages=found.messages,
+            last_at=node.header.timestamp or found.last_at,
+        )
+    _read(found, own)
+    return found
+
+
+def _read(found: Digest, records: Sequence[Record]) -> None:
+    for record in records:
         found.last_at = record.timestamp or found.last_at
         if record.type == "message":
             _message(found, record)
         elif record.type in _READERS:
             _READERS[record.type](found, record)
-    return found
 
 
 def _message(found: Digest, record: Record) -> None:
@@ -94,6 +111,8 @@ def _message(found: Digest, record: Record) -> None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         message = _Role()
     found.messages += 1
+    if message.role == "bashExecution":  # a command of the person begins no run
+        return
     _work_begins(found, record)
     if message.role == "assistant":
         found.turns += 1

@@ -33,7 +33,7 @@ def activity(
     match shown.word:
         case "running":
             return _open_work(path, read)
-        case "waiting" if member.node is None:
+        case "waiting" if not read.is_open:
             return Activity(kind="slot", label="for a free slot")
         case "waiting":
             working = sum(children_work)

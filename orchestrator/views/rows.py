@@ -148,6 +148,8 @@ def _status(stored: Stored, member: Member, read: Digest | None, below: list[Age
         return "waiting" if _waits(member, below) else "running"
     if read.is_archived:
         return "archived"
+    if stored.owner == "alive" and member.spawned is not None and read.last_run is None:
+        return "waiting"
     is_lost = read.last_run is not None and read.last_run.outcome == "lost"
     return "lost" if is_lost and stored.owner != "alive" else "idle"
 

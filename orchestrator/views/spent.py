@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from orchestrator.views.stored import Member
-from store.attribution import Account, Key, account, billed, own_records
+from store.attribution import Key, account, billed, own_records
 from store.entries import ChildUsageAttributedEntry
 from store.errors import BadUsage
 from store.repair import Node
@@ -37,7 +37,7 @@ def spent(all_members: Sequence[Member]) -> dict[str, Spent]:
             result[session] = Spent(None, None if parent is None else _attributed_through(parent, session))
             continue
         mine = _billed_keys(session, node)
-        known = _account(node, mine)
+        known = account(node.header, node.records)
         pending = add_up(spend for key, spend in keyed.items() if key not in known.keys)
         result[session] = Spent(known.own, known.total + pending, known.is_verifiable)
         if member.parent_id is not None:
@@ -53,13 +53,6 @@ def _billed_keys(session: str, node: Node) -> dict[Key, Spend]:
         except BadUsage:
             continue
     return found
-
-
-def _account(node: Node, mine: dict[Key, Spend]) -> Account:
-    try:
-        return account(node.header, node.records)
-    except BadUsage:  # in attributions that another program wrote
-        return Account(own=add_up(mine.values()), is_verifiable=False)
 
 
 def _attributed_through(parent: Node, child: str) -> Spend | None:

@@ -5,9 +5,8 @@ from typing import Literal
 
 import attrs
 
-from store.attribution import own_records
 from store.entries import ChildSettledEntry, ChildSpawnedEntry
-from store.repair import Node, children_of
+from store.repair import Node, own_children
 
 OwnerState = Literal["alive", "dead", "unknown"]
 
@@ -56,14 +55,12 @@ def members(stored: Stored) -> list[Member]:
         found.append(member)
         if member.node is None:
             continue
-        # The children that a fork copied are its source's.
-        records = list(own_records(member.node.header, member.node.records))
         ends = {
             body.child_session_id: body
-            for record in records
+            for record in member.node.records
             if record.type == "child_settled" and isinstance(body := record.body(), ChildSettledEntry)
         }
-        born = [child for child in children_of(records) if child.child_session_id not in seen]
+        born = [child for child in own_children(member.node) if child.child_session_id not in seen]
         seen.update(child.child_session_id for child in born)
         waiting += [
             Member(

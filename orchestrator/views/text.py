@@ -118,3 +118,8 @@ def _hangul(char: str) -> str:
     if "\u11a8" <= char <= "\u11ff" or "\ud7cb" <= char <= "\ud7fb":
         return "T"
     return "S" if "\uac00" <= char <= "\ud7a3" else ""
+
+
+def escaped_json(text: str) -> str:
+    """JSON on one line that says the same and shows nothing harmful: what `sanitize_terminal` would replace is escaped."""
+    return _HARMFUL.sub(lambda found: f"\\u{ord(found.group()):04x}", text)

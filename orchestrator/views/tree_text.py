@@ -10,6 +10,7 @@ from orchestrator.views.states import state
 from orchestrator.views.text import cells, cut, fit, fit_right, one_line
 from orchestrator.views.usage_report import UsageNode, UsageReport
 from store.ids import short
+from store.usage import add_up, spend_of, usage_of
 
 _NAME_CELLS = (12, 40)
 _DOING_CELLS = (12, 60)
@@ -75,6 +76,21 @@ def guides(rows: Sequence[AgentRow], drawn: Signs = UNICODE) -> list[str]:
         open_depths = {depth for depth in open_depths if depth < level} | {level}
     found.reverse()
     return found
+
+
+def summary_line(rows: Sequence[AgentRow]) -> str:
+    """How many, in which states, and what all trees among `rows` have spent: roots hold the sum of what is below."""
+    tops = [row for row in rows if row.depth == 0]
+    spend = add_up(spend_of(row.total) for row in tops if row.total)
+    issues = sum(row.state.is_issue for row in rows)
+    counts = [
+        f"{sum(row.state.word == word for row in rows)} {word}"
+        for word in ("running", "waiting")
+        if any(row.state.word == word for row in rows)
+    ]
+    agents = "1 agent" if len(rows) == 1 else f"{len(rows)} agents"
+    noted = [f"{issues} issue{'' if issues == 1 else 's'}"] if issues else []
+    return " · ".join([agents, *counts, *noted, f"{tokens(spend.tokens)} tok", money(usage_of(spend))])
 
 
 def doing(row: AgentRow) -> str:

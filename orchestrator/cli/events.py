@@ -1,0 +1,122 @@
+"""`sapwood events`: streams of JSON lines."""
+
+import sys
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import click
+import msgspec
+
+from orchestrator.cli.common import echo_json, echo_lines, told
+from orchestrator.engine.errors import EngineError, WrongUsage
+from orchestrator.views.text import one_line
+from store.stream import DIALECTS, Finding, StreamChecker
+
+HELP = """Event streams: JSON lines as `sapwood --mode json` prints them.
+
+\b
+  sapwood --mode json "List files" | sapwood events validate"""
+
+VALIDATE_HELP = """Say what is wrong with a stream, with line numbers; exit status 1 if anything is.
+
+FILE `-`, or none, is stdin.
+
+\b
+  sapwood events validate run.jsonl
+  sapwood events validate run.jsonl --exit-status 0
+  pi --mode json "List files" | sapwood events validate --dialect pi"""
+
+LINE_LIMIT_BYTES = 64 << 20
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What `--json` prints."""
+
+    file: str
+    sound: bool
+    lines: int
+    sessions: int
+    findings: list[Finding]
+
+
+class _Head(msgspec.Struct):
+    type: str = ""
+    id: str = ""
+
+
+_head: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
+
+
+@click.group(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """The group."""
+
+
+@command.command(help=VALIDATE_HELP)
+@click.argument("file", default="-")
+@click.option("--dialect", type=click.Choice(list(DIALECTS)), default="native", show_default=True)
+@click.option(
+    "--exit-status", type=int, help="The exit status of the program that wrote the stream, to be checked too."
+)
+@click.option("--json", "as_json", is_flag=True, help="The verdict as one JSON object.")
+@told
+def validate(file: str, dialect: str, exit_status: int | None, as_json: bool) -> None:
+    """Read, check, print each finding as it comes."""
+    checker = StreamChecker(DIALECTS[dialect])
+    count = 0
+    sessions: set[str] = set()
+    kept: list[Finding] = []
+    name = "stdin" if file == "-" else one_line(file)
+    found = 0
+    for findings, line in _checked(checker, _lines(file), exit_status):
+        count += line is not None
+        if line is not None and b'"session"' in line:
+            sessions.update(_session_named(line))
+        found += len(findings)
+        if as_json:
+            kept += findings
+        elif findings:
+            echo_lines(f"{name}:{each.line}: {each.rule}: {one_line(each.text)}" for each in findings)
+    if as_json:
+        echo_json(Verdict(file=name, sound=not found, lines=count, sessions=len(sessions), findings=kept))
+    elif not found:
+        lines = "1 line" if count == 1 else f"{count} lines"
+        echo_lines([f"sound: {lines}, {len(sessions)} session{'' if len(sessions) == 1 else 's'}"])
+    if found:
+        sys.exit(1)
+
+
+def _checked(
+    checker: StreamChecker, lines: Iterator[bytes], exit_status: int | None
+) -> Iterator[tuple[list[Finding], bytes | None]]:
+    """Each line with what was found at it; at last what is found at the end, without a line."""
+    for line in lines:
+        yield checker.feed(line), line
+    yield checker.end(exit_status), None
+
+
+def _lines(file: str) -> Iterator[bytes]:
+    """The lines of a binary file: cut at byte 0A and nowhere else, newline included."""
+    try:
+        stream: BinaryIO = sys.stdin.buffer if file == "-" else open(file, "rb")  # noqa: SIM115
+    except OSError as error:
+        raise WrongUsage(f"{file}: {error.strerror}") from error
+    with stream:
+        while True:
+            try:
+                line = stream.readline(LINE_LIMIT_BYTES + 1)
+            except OSError as error:
+                raise EngineError(f"{file}: {error.strerror}") from error
+            if len(line) > LINE_LIMIT_BYTES:
+                raise EngineError(f"{file}: expected lines of at most {LINE_LIMIT_BYTES} bytes, found a longer one")
+            if not line:
+                return
+            yield line
+
+
+def _session_named(line: bytes) -> set[str]:
+    try:
+        head = _head.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return set()
+    return {head.id} if head.type == "session" else set()

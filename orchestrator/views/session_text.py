@@ -1,0 +1,74 @@
+"""Stored sessions as plain lines: the list, and the head of one."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from orchestrator.views.money import duration, exact_money, money, spent_tokens, tokens
+from orchestrator.views.rows import AgentRow
+from orchestrator.views.text import cells, cut, fit, fit_right, one_line
+from orchestrator.views.tree_text import guides, plain, signs, title
+from store.ids import short
+from store.repair import Node
+from store.times import unix_s
+
+_NAME_CELLS = 40
+
+
+def session_list(rows: Sequence[AgentRow], now: float, width: int = 80, ascii: bool = False) -> list[str]:
+    """A head and one line per row, in the order given."""
+    drawn = signs(ascii=ascii)
+    names = [guide + title(row) for guide, row in zip(guides(rows, drawn), rows, strict=True)]
+    table = [
+        ["Id", *(one_line(short(row.session_id)) for row in rows)],
+        ["Name", *(cut(name, _NAME_CELLS, drawn.cut) for name in names)],
+        ["Status", *(f"{row.state.mark(ascii=ascii)} {row.state.short}" for row in rows)],
+        ["Age", *(age(row.modified, now) for row in rows)],
+        ["Messages", *("–" if row.message_count is None else str(row.message_count) for row in rows)],
+        ["Total", *(money(row.total) for row in rows)],
+        ["Folder", *(one_line(row.cwd or "–", 400) for row in rows)],
+    ]
+    lines = []
+    for line in zip(*(_aligned(column, place) for place, column in enumerate(table)), strict=True):
+        lines.append(cut(plain("  ".join(line), ascii=ascii).rstrip(), width, drawn.cut))
+    return lines
+
+
+def age(at: str | None, now: float) -> str:
+    """How long ago, in the largest unit."""
+    then = unix_s(at) if at else None
+    return "–" if then is None else duration(int((now - then) * 1000))
+
+
+def _aligned(column: list[str], place: int) -> list[str]:
+    size = max(cells(text) for text in column)
+    return [fit_right(text, size) if place in {3, 4, 5} else fit(text, size) for text in column]
+
+
+def session_head(row: AgentRow, node: Node | None, ascii: bool = False) -> list[str]:
+    """What is known of one session, a line each."""
+    counts = entry_counts(node) if node else {}
+    entries = ", ".join(f"{count} {one_line(kind, 60)}" for kind, count in counts.items()) or "none"
+    told = row.activity.label if row.activity and row.activity.kind in {"error", "question", "silent"} else ""
+    of_window = f" of {tokens(row.context_window)}" if row.context_window else ""
+    lines = {
+        "Session": row.session_id,
+        "Name": one_line(row.name or "–"),
+        "Status": f"{row.state.mark(ascii=ascii)} {row.state.word}" + (f": {one_line(told)}" if told else ""),
+        "Model": one_line(row.model or "–"),
+        "Folder": one_line(row.cwd or "–"),
+        "Parent": row.parent_session_id,
+        "Children": f"{row.descendants} below, {row.working} working" if row.descendants else None,
+        "Created": f"{row.created or '–'}, worked {duration(row.elapsed_ms)}",
+        "Modified": row.modified or "–",
+        "Context": f"about {tokens(row.context_tokens)} tokens{of_window}" if row.context_tokens else "–",
+        "Own": f"{exact_money(row.own)}, {tokens(spent_tokens(row.own))} tokens",
+        "Total": f"{exact_money(row.total)}, {tokens(spent_tokens(row.total))} tokens",
+        "Entries": entries,
+        "Journal": one_line(row.path or "–"),
+    }
+    return [plain(f"{name + ':':<10}{text}", ascii=ascii) for name, text in lines.items() if text is not None]
+
+
+def entry_counts(node: Node) -> Mapping[str, int]:
+    """How many entries of each type, in the order of their first appearance."""
+    return Counter(record.type for record in node.records)
