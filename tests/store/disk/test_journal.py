@@ -513,6 +513,20 @@ def test_thousands_of_journals_fit_under_a_few_descriptors() -> None:
     assert list(fs.fds) == []
 
 
+def test_the_journal_that_is_in_use_stays_open_while_idle_ones_are_parked() -> None:
+    fs = FaultyFs.holding(str(FOLDER))
+    cache = DescriptorCache(limit=8)
+    busy = Journal.create(fs, PATH, HEADER, 1, cache)
+    for number in range(40):
+        name = f"session-{number:04}"
+        Journal.create(fs, FOLDER / name, Header(version=3, id=name, timestamp="", cwd="/"), 1, cache).sync()
+        busy.append([body(number)])
+        busy.sync()
+
+    assert fs.log.count("open") == 41
+    assert len(fs.fds) <= 12
+
+
 def test_a_journal_that_is_not_durable_keeps_its_descriptor() -> None:
     fs = FaultyFs.holding(str(FOLDER))
     journal = play(fs, [1], Told())
