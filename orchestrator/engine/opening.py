@@ -137,6 +137,8 @@ class OwnedTree:
             except (JournalDamaged, JournalRefused) as error:
                 self.troubles[session_id] = str(error)
             else:
+                if session_id not in self.nodes:
+                    self.troubles[session_id] = "its journal has no header"
                 children = children_of(tree.records)
                 waiting += [child.child_session_id for child in children if child.child_session_id not in self.nodes]
         if self.root_id not in self.nodes:

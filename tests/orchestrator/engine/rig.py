@@ -9,12 +9,14 @@ import msgspec
 import trio
 
 from actors.flusher import Flusher, JournalLike
+from actors.sink import Sink
 from actors.testing import RecordingOutlet
 from actors.tree import Tree
 from orchestrator.engine.config import Config
 from orchestrator.engine.host import Host
 from orchestrator.engine.job import Ended, Job
 from orchestrator.engine.models import Models
+from orchestrator.engine.opening import Ground
 from store.attribution import account
 from store.disk.fs import RealFs
 from store.disk.home import Home
@@ -48,6 +50,17 @@ def home_at(root: Path) -> Home:
     return Home(root, root / "sessions", RealFs())
 
 
+@attrs.define(eq=False, kw_only=True)
+class WatchedHost(Host):
+    """A host whose stream goes to `outlet`."""
+
+    outlet: RecordingOutlet
+
+    def _planted(self, ground: Ground, sink: Sink) -> Tree:
+        sink.outlets.append(self.outlet)
+        return super()._planted(ground, sink)
+
+
 @attrs.define(eq=False)
 class Rig:
     """One place to run jobs in, one after the other, all with the script `text`."""
@@ -56,7 +69,6 @@ class Rig:
     cwd: Path
     text: str
     make_flusher: Callable[[], Flusher] = Flusher
-    watch: Callable[[Tree], None] = lambda tree: None
     tree: Tree | None = None
     lines: list[bytes] = attrs.field(factory=list)
 
@@ -73,14 +85,12 @@ class Rig:
         outlet = RecordingOutlet()
         self.lines = outlet.lines
 
-        def on_tree(tree: Tree) -> None:
-            self.tree = tree
-            tree.supervisor.sink.outlets.append(outlet)
-            self.watch(tree)
-
-        host = Host(job, self.home, models, flusher=self.make_flusher(), on_tree=on_tree)
-        with trio.fail_after(PATIENCE_S):
-            return await host.run()
+        host = WatchedHost(job, self.home, models, flusher=self.make_flusher(), outlet=outlet)
+        try:
+            with trio.fail_after(PATIENCE_S):
+                return await host.run()
+        finally:
+            self.tree = host._tree
 
     @property
     def events(self) -> list[dict[str, Any]]:
