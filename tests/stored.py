@@ -7,6 +7,9 @@ from typing import Any, Literal
 import attrs
 import msgspec
 
+from orchestrator.cli.common import as_stored
+from orchestrator.views.stored import Stored
+from store.disk.forest import read_tree
 from store.disk.fs import RealFs
 from store.disk.home import Home
 from store.disk.journal import Journal
@@ -229,3 +232,8 @@ def sample(forest: Forest, *, ends: Literal["settled", "open"] = "settled") -> S
         root.answer("Billing is ported; the shim is left.", (2_000, 60, 1_000, 0), "test/opus")
         root.settle()
     return root
+
+
+def read(forest: Forest, root: StoredSession) -> Stored:
+    """The tree as the commands read it."""
+    return as_stored(forest.home, read_tree(forest.home.fs, forest.home, root.id))
