@@ -296,3 +296,23 @@ def event_tail(event: Event) -> tuple[str, bytes]:
         event = msgspec.structs.replace(event, parent_session_id=None, root_session_id=None, framing=None)
     kind = str(event.__struct_config__.tag)
     return kind, encode(event)[len(kind) + 10 :]
+
+
+class Tags(msgspec.Struct, frozen=True, rename="camel"):
+    """What publication has added to a line. `at`: ISO time."""
+
+    session_id: str
+    seq: int = 0
+    at: str = ""
+    root_session_id: str | None = None
+    parent_session_id: str | None = None
+    depth: int = 0
+
+
+_event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+_tags: msgspec.json.Decoder[Tags] = msgspec.json.Decoder(Tags)
+
+
+def read_line(line: bytes) -> tuple[Tags, Event]:
+    """One line of a native stream. Raises msgspec.DecodeError for a type or shape that is not ours."""
+    return _tags.decode(line), _event.decode(line)

@@ -187,6 +187,14 @@ def echo_json(value: Any) -> None:
     echo_lines([escaped_json(msgspec.json.encode(value).decode())])
 
 
+def write_bytes(data: bytes) -> None:
+    """A line of JSON as it is: streams are for programs, and are the same on every terminal."""
+    try:
+        sys.stdout.buffer.write(data)
+    except BrokenPipeError:
+        leave()
+
+
 def leave() -> NoReturn:
     """The reader of stdout went away (`| head -1`): end without a word. At exit Python would flush, and complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -7,15 +7,34 @@ from typing import BinaryIO
 import click
 import msgspec
 
-from orchestrator.cli.common import echo_json, echo_lines, told
+from orchestrator.cli.common import (
+    echo_json,
+    echo_lines,
+    home_from_env,
+    known_session,
+    newest_root,
+    told,
+    tree_with,
+    write_bytes,
+)
 from orchestrator.engine.errors import EngineError, WrongUsage
 from orchestrator.views.text import one_line
+from store.replay import replay_lines
 from store.stream import DIALECTS, Finding, StreamChecker
 
 HELP = """Event streams: JSON lines as `sapwood --mode json` prints them.
 
+With the name of a session, or with none: the stored tree, replayed from its journals.
+
 \b
+  sapwood events 53e9c608
+  sapwood events --type child_settled --type run_settled
   sapwood --mode json "List files" | sapwood events validate"""
+
+REPLAY_HELP = """Replay a stored tree as one stream, numbered anew, without deltas. No SESSION: the newest tree.
+
+\b
+  sapwood events show 53e9c608 | jq -c 'select(.type == "message_end")'"""
 
 VALIDATE_HELP = """Say what is wrong with a stream, with line numbers; exit status 1 if anything is.
 
@@ -47,9 +66,38 @@ class _Head(msgspec.Struct):
 _head: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
 
 
-@click.group(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+class Streams(click.Group):
+    """`events SESSION` is `events show SESSION`."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        return super().resolve_command(ctx, args if args[0] in self.commands else ["show", *args])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        is_own = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if is_own else ["show", *args])
+
+
+@click.group(cls=Streams, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
     """The group."""
+
+
+@command.command(help=REPLAY_HELP)
+@click.argument("sessions", nargs=-1, metavar="[SESSION…]")
+@click.option("--type", "types", multiple=True, help="Only events of this type (repeatable).")
+@told
+def show(sessions: tuple[str, ...], types: tuple[str, ...]) -> None:
+    """Trees one after the other; a child's name gives what is below it."""
+    home = home_from_env()
+    chosen = [known_session(home, name) for name in sessions] or [newest_root(home)]
+    wanted = {f'{{"type":"{kind}"'.encode() for kind in types}
+    for header in chosen:
+        tree = tree_with(home, header)
+        for line in replay_lines(tree.nodes, header.id):
+            if not wanted or line[: line.index(b",")] in wanted:
+                write_bytes(line)
 
 
 @command.command(help=VALIDATE_HELP)
