@@ -13,7 +13,7 @@ from actors.protocol.supervision import Member, TreeState
 from actors.sink import Sink
 from actors.supervisor import Workshop
 from actors.tree import UNNAMED, Tree
-from orchestrator.engine.errors import NotOurs, WrongUsage
+from orchestrator.engine.errors import EngineError, NotOurs, WrongUsage
 from orchestrator.engine.instructions import Instructions, context_files
 from orchestrator.engine.job import Ended, Job
 from orchestrator.engine.models import Models
@@ -25,7 +25,7 @@ from orchestrator.tools.registry import builtin_tools, child_env
 from store.context import last_assistant
 from store.disk.fs import RealFs
 from store.disk.home import Home
-from store.entries import ModelChangeEntry, SessionInfoEntry
+from store.entries import ModelChangeEntry, RunSettledEntry, SessionInfoEntry
 from store.errors import StoreError
 from store.events import Diagnostic, Event, Place
 from store.times import unix_ms
@@ -54,14 +54,19 @@ class Host:
     watching: Watching | None = None
     _signal: int | None = None
     _gone: OSError | None = None
+    _settled: RunSettledEntry | None = None
     _tree: Tree | None = None
     _writer: LineWriter | None = None
 
     async def run(self) -> Ended:
         """Raises WrongUsage, NotOurs before anything has started; StoreError and OSError where the store cannot be used."""
+        if self.job.session is None and self.job.fork is None:
+            # Before a lock file is made for a tree that then never is.
+            self.models.get(self._named_model(None))
         ground = open_ground(self.job, self.home, self.clock.now)
         try:
             sink = Sink(self.clock)
+            sink.watchers.append(self._hear_end)
             if self.job.is_json:
                 self._writer = LineWriter(1, self._reader_gone)
                 sink.outlets.append(self._writer)
@@ -77,9 +82,7 @@ class Host:
         """The tree in memory, with a row for every session that is stored."""
         node = ground.nodes.get(ground.root_id)
         stored_model = None if node is None else model_of(node)
-        model = self.job.model or stored_model
-        if model is None:
-            raise WrongUsage(self.models.nothing_named())
+        model = self._named_model(stored_model)
         self.models.get(model)
         state = TreeState(ground.root_id, self.job.limits, self.job.retry, {ground.root_id: Member(0, model)})
         tree = Tree.of(self._workshop(ground), state, sink, self.flusher, self.clock, self.job.name or UNNAMED)
@@ -96,6 +99,12 @@ class Host:
             if self.job.name is not None and self.job.name != tree.root.name:
                 outbox.append(SessionInfoEntry(name=self.job.name))
         return tree
+
+    def _named_model(self, stored: str | None) -> str:
+        model = self.job.model or stored
+        if model is None:
+            raise WrongUsage(self.models.nothing_named())
+        return model
 
     def _notice(self, tree: Tree, session: str, text: str) -> None:
         row = tree.supervisor.directory.rows[session]
@@ -163,6 +172,11 @@ class Host:
                 self._signal = number
                 self._stop(f"stopped by {signal.Signals(number).name}")
 
+    def _hear_end(self, place: Place, event: Event, at: float) -> None:
+        """Why the root's run ended as it did: also where its journal does not take that any more."""
+        if place.parent_id is None and isinstance(event, RunSettledEntry):
+            self._settled = event
+
     def _reader_gone(self, error: OSError) -> None:
         self._gone = error
         self._stop("the reader of stdout went away")
@@ -181,7 +195,7 @@ class Host:
         outcome = root.outcome or "failed"
         error = failure
         if error is None and outcome != "completed":
-            error = (message.error_message if message is not None else None) or outcome
+            error = (self._settled.error_message if self._settled is not None else None) or outcome
         return Ended(
             exit_status(outcome, signal=self._signal, reader_gone=is_pipe, failure=failure),
             outcome,
@@ -205,5 +219,7 @@ def run_job(
     host = Host(job, home, models, watching=watching)
     try:
         return trio.run(host.run)
-    except* StoreError as group:
-        raise NotOurs("; ".join(str(error) for error in group.exceptions)) from group
+    except StoreError as error:
+        raise NotOurs(str(error)) from error
+    except OSError as error:
+        raise EngineError(f"the sessions in {home.sessions} cannot be used: {error}") from error

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 import attrs
@@ -161,11 +161,14 @@ class OwnedTree:
         return str(self.home.journal_path(session_id))
 
     def close(self) -> None:
-        """Close every journal, then let go of the tree."""
+        """Close every journal, then let go of the tree. What a disk refuses now changes nothing that was acknowledged."""
         for journal in self._journals.values():
-            journal.close()
+            with suppress(OSError):
+                journal.close()
         self._journals.clear()
-        self.lock.release()
+        # A lock file that does not say so: its process is gone, and so is the lock.
+        with suppress(OSError):
+            self.lock.release()
 
 
 def open_ground(job: Job, home: Home, clock: Callable[[], float]) -> Ground:
