@@ -1,0 +1,94 @@
+"""About how many tokens a context holds."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from store.context import build_context
+from store.entries import CustomMessageEntry, MessageEntry
+from store.errors import BadRecord
+from store.messages import (
+    AssistantMessage,
+    BashExecutionMessage,
+    BranchSummaryMessage,
+    CompactionSummaryMessage,
+    ImageContent,
+    Message,
+    TextContent,
+    ThinkingContent,
+    ToolCall,
+    decode_message,
+    text_of,
+)
+from store.records import Record
+from store.wire import encode
+
+CHARS_PER_TOKEN = 4
+IMAGE_CHARS = 4_800
+
+
+def context_tokens(path: Sequence[Record]) -> int | None:
+    """About how many tokens the next request of a session holds; None while there is nothing.
+
+    What the last answer was billed for, and a guess at what came after it: 4 characters a token. Children never count.
+    Without an answer since the last compaction all of it is guessed.
+    """
+    chars = 0
+    for record in reversed(path):
+        if record.type == "compaction":
+            return guessed(sum(message_chars(message) for message in build_context(path).messages))
+        if record.type == "custom_message":
+            body = record.body()
+            chars += len(text_of(body.content)) if isinstance(body, CustomMessageEntry) else 0
+        if record.type != "message" or (message := message_in(record)) is None:
+            continue
+        if isinstance(message, AssistantMessage):
+            if message.stop_reason == "error":
+                continue
+            usage = message.usage
+            billed = usage.input + usage.cache_read + usage.cache_write + usage.output
+            if billed > 0:
+                return billed + guessed(chars)
+        chars += message_chars(message)
+    return guessed(chars) if chars else None
+
+
+def guessed(chars: int) -> int:
+    """Tokens of so many characters, rounded up."""
+    return -(-chars // CHARS_PER_TOKEN)
+
+
+def message_in(record: Record) -> Message | None:
+    """The message in a record; None for other records and for what we cannot read."""
+    body = record.body()
+    if not isinstance(body, MessageEntry):
+        return None
+    try:
+        return decode_message(body.message)
+    except BadRecord:
+        return None
+
+
+def message_chars(message: Message) -> int:
+    """Characters of a message, as a model is sent it."""
+    match message:
+        case BashExecutionMessage():
+            return 0 if message.exclude_from_context else len(message.command) + len(message.output)
+        case CompactionSummaryMessage() | BranchSummaryMessage():
+            return len(message.summary)
+    content = getattr(message, "content", "")
+    if isinstance(content, str):
+        return len(content)
+    return sum(_block_chars(block) for block in content) if isinstance(content, tuple) else 0
+
+
+def _block_chars(block: Any) -> int:
+    match block:
+        case TextContent():
+            return len(block.text)
+        case ThinkingContent():
+            return len(block.thinking)
+        case ToolCall():
+            return len(block.name) + len(encode(block.arguments))
+        case ImageContent():
+            return IMAGE_CHARS
+    return 0
