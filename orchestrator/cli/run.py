@@ -1,5 +1,6 @@
 """`sapwood run`: one tree, from its prompt to its exit status."""
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from orchestrator.cli.common import home_from_env, known_session, newest_root
+from orchestrator.cli.common import home_from_env, known_session, leave, newest_root
 from orchestrator.engine.config import load_config
 from orchestrator.engine.errors import EngineError, WrongUsage
 from orchestrator.engine.host import run_job
 from orchestrator.engine.job import Ended, Job
 from orchestrator.engine.models import Models
-from orchestrator.engine.prompt import piped_text, prompt_content
+from orchestrator.engine.prompt import piped_text, prompt_content, readable
+from orchestrator.engine.stdout import hold_standard_descriptors
 from orchestrator.engine.toolset import chosen_tools
 from orchestrator.views.text import safe_lines, sanitize_terminal
 from store.disk.home import Home
@@ -94,9 +96,10 @@ def command(prompt: tuple[str, ...], **options: Any) -> None:
       sapwood run -c "And now the tests"
       sapwood run --mode json "List files" | jq -c 'select(.type == "message_end")'
     """
+    hold_standard_descriptors()
     try:
         home = _home(options["session_dir"])
-        folder = Path(options["cwd"] or os.getcwd())
+        folder = _folder(options["cwd"])
         config = load_config(home.config_path, folder)
         models = Models(config, os.environ, folder, options["api_key"])
         job = _job(prompt, options, home, folder, models)
@@ -109,14 +112,26 @@ def command(prompt: tuple[str, ...], **options: Any) -> None:
         sys.exit(130)
     if progress is not None:
         progress.final()
+    is_written = _write_answer(options["output"], ended)
     show_end(job, ended)
-    _write_answer(options["output"], ended)
-    sys.exit(ended.status)
+    sys.exit(ended.status if is_written else 1)
 
 
 def _home(session_dir: str | None) -> Home:
     home = home_from_env()
     return home if session_dir is None else Home(home.root, Path(session_dir).absolute(), home.fs)
+
+
+def _folder(named: str | None) -> Path:
+    """The folder to work in, from the root down: journals keep it, and the configuration is looked for above it."""
+    try:
+        folder = Path(os.path.abspath(named or os.getcwd()))
+        str(folder).encode()
+    except FileNotFoundError as error:
+        raise WrongUsage("the folder that this was started in is not there any more; name one with -C") from error
+    except UnicodeEncodeError as error:
+        raise WrongUsage(f"expected a folder whose name is UTF-8, found {os.fsencode(folder)!r}") from error
+    return folder
 
 
 def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Path, models: Models) -> Job:
@@ -137,7 +152,7 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
         retry=config.retry,
         session=stored,
         fork=known_session(home, options["fork"]).id if options["fork"] else None,
-        name=options["name"],
+        name=readable(options["name"]) if options["name"] else None,
         tools=() if options["no_tools"] else chosen_tools(options["tools"]),
         thinking=thinking,
         system_prompt=options["system_prompt"],
@@ -168,7 +183,7 @@ def _stored(options: dict[str, Any], home: Home, folder: Path) -> str | None:
 
 def watched(job: Job, *, is_quiet: bool) -> "Progress | None":
     """The live tree on stderr, for people at a terminal who asked for text. Imported late: rich is not small."""
-    if job.is_json or is_quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+    if job.is_json or is_quiet or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return None
     from orchestrator.cli.progress import Progress
 
@@ -176,19 +191,35 @@ def watched(job: Job, *, is_quiet: bool) -> "Progress | None":
 
 
 def show_end(job: Job, ended: Ended) -> None:
-    """In text mode the answer alone on stdout, or nothing there and the reason on stderr."""
+    """In text mode the answer alone on stdout, or nothing there and the reason on stderr. Exits where stdout fails."""
     if ended.status != 0 and ended.error:
         click.echo(f"sapwood: {ended.outcome}: {sanitize_terminal(ended.error)}", err=True)
     elif not job.is_json:
-        safe = "\n".join(safe_lines(ended.answer)) if sys.stdout.isatty() else ended.answer
-        click.echo(safe)
+        try:
+            _print(ended.answer)
+        except BrokenPipeError:
+            leave()
+        except OSError as error:
+            # At exit Python would flush once more, and fail once more.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            click.echo(f"sapwood: stdout could not be written: {error.strerror}", err=True)
+            sys.exit(1)
 
 
-def _write_answer(path: str | None, ended: Ended) -> None:
+def _print(answer: str) -> None:
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    safe = "\n".join(safe_lines(answer)) if sys.stdout.isatty() else answer
+    click.echo(safe.encode(sys.stdout.encoding, "replace"))
+
+
+def _write_answer(path: str | None, ended: Ended) -> bool:
+    """False: it should be there and is not."""
     if path is None or ended.status != 0:
-        return
+        return True
     try:
         Path(path).write_text(ended.answer + "\n", "utf-8")
     except OSError as error:
         click.echo(f"sapwood: the answer could not be written to {path}: {error.strerror}", err=True)
-        sys.exit(1)
+        return False
+    return True

@@ -194,6 +194,8 @@ class Host:
             failure = f"stdout could not be written: {self._gone}"
         outcome = root.outcome or "failed"
         error = failure
+        if error is None and self._signal is not None:
+            error = f"stopped by {signal.Signals(self._signal).name}"
         if error is None and outcome != "completed":
             error = (self._settled.error_message if self._settled is not None else None) or outcome
         return Ended(

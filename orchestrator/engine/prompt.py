@@ -24,11 +24,11 @@ def prompt_content(words: Sequence[str], piped: str, cwd: Path) -> str | tuple[V
     files: list[Visible] = []
     for word in words:
         if word.startswith("@@"):
-            said.append(word[1:])
+            said.append(readable(word[1:]))
         elif word.startswith("@") and len(word) > 1:
             files += _file(word[1:], cwd)
         else:
-            said.append(word)
+            said.append(readable(word))
     text = " ".join(said).strip()
     texts = [block.text for block in files if isinstance(block, TextContent)]
     whole = "\n\n".join(part for part in (piped.strip(), *texts, text) if part)
@@ -36,6 +36,11 @@ def prompt_content(words: Sequence[str], piped: str, cwd: Path) -> str | tuple[V
     if not whole and not images:
         raise WrongUsage('no prompt; try: sapwood "What does this project do?" (or `sapwood demo`, which needs no key)')
     return (*((TextContent(text=whole),) if whole else ()), *images) if images else whole
+
+
+def readable(argument: str) -> str:
+    """An argument of the command line as text: bytes that are no UTF-8 are replaced, since no journal could hold them."""
+    return os.fsencode(argument).decode("utf-8", "replace")
 
 
 def _file(name: str, cwd: Path) -> list[Visible]:
@@ -53,7 +58,7 @@ def _file(name: str, cwd: Path) -> list[Visible]:
         return [ImageContent(data=base64.b64encode(data).decode(), mime_type=mime)]
     if b"\0" in data:
         raise WrongUsage(f"@{name}: expected text or an image, found binary data")
-    return [TextContent(text=f'<file name="{name}">\n{data.decode("utf-8", "replace")}\n</file>')]
+    return [TextContent(text=f'<file name="{readable(name)}">\n{data.decode("utf-8", "replace")}\n</file>')]
 
 
 def piped_text(fd: int, has_prompt: bool, warn: Callable[[str], None]) -> str:

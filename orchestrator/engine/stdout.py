@@ -77,7 +77,12 @@ class LineWriter:
             while pending:
                 if must_wait:
                     await trio.lowlevel.wait_writable(self.fd)
-                written = os.write(self.fd, pending[:size])
+                try:
+                    written = os.write(self.fd, pending[:size])
+                except BlockingIOError:
+                    # Somebody made the description non-blocking, and another writer was faster.
+                    await trio.lowlevel.wait_writable(self.fd)
+                    continue
                 pending = pending[written:]
                 self._waiting_bytes -= written
                 if self.has_room:
@@ -99,6 +104,18 @@ class LineWriter:
         self._waiting_bytes = 0
         self._room.set()
         self.on_gone(error)
+
+
+def hold_standard_descriptors() -> None:
+    """Open those of 0, 1 and 2 that are closed: the next file would get the number, and our stream be written into it.
+
+    Writing to such a 1 still fails, as it should.
+    """
+    for fd, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, flags)  # gets the lowest number that is free
 
 
 def _must_wait(fd: int) -> bool:
