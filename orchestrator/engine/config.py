@@ -1,10 +1,12 @@
 """Configuration: `$SAPWOOD_HOME/config.toml`, over it the project's `.sapwood/config.toml`. Flags and environment win over both."""
 
 import difflib
+import math
+import os.path
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
 
@@ -14,23 +16,30 @@ from orchestrator.engine.errors import WrongUsage
 
 # A project's file comes with the project. These would let it send keys or conversations to where it likes, or run commands.
 _NOT_FROM_PROJECTS = ("providers", "trusted_projects")
+# With less nothing would run, or a pause would end before it began.
+_LEAST = {
+    "limits": {"max_depth": 0, "max_live_children": 1, "max_children": 0, "max_turns": 1},
+    "retry": {"max_retries": 0, "base_s": 0, "ceiling_s": 0},
+}
+_Dollars = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+_Tokens = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class CostConfig(msgspec.Struct, frozen=True):
     """Dollars per million tokens."""
 
-    input: float = 0.0
-    output: float = 0.0
-    cache_read: float = 0.0
-    cache_write: float = 0.0
+    input: _Dollars = 0.0
+    output: _Dollars = 0.0
+    cache_read: _Dollars = 0.0
+    cache_write: _Dollars = 0.0
 
 
 class ModelConfig(msgspec.Struct, frozen=True):
     """One model of a provider. Without `cost` its price is unknown."""
 
     id: str
-    context_window: int = 0
-    max_output: int = 0
+    context_window: _Tokens = 0
+    max_output: _Tokens = 0
     cost: CostConfig | None = None
 
 
@@ -59,8 +68,9 @@ def load_config(home_file: Path, cwd: Path) -> Config:
     """The configuration for work in `cwd`. Raises WrongUsage with file, key and the nearest known key."""
     merged = _read(home_file)
     trusted = merged.get("trusted_projects", [])
-    project = next((folder for folder in (cwd, *cwd.parents) if (folder / ".sapwood" / "config.toml").is_file()), None)
-    if project is not None and project / ".sapwood" != home_file.parent:
+    homes = (str(home_file.parent), os.path.expanduser("~/.sapwood"))
+    project = next((folder for folder in (cwd, *cwd.parents) if _is_project(folder, homes)), None)
+    if project is not None:
         file = project / ".sapwood" / "config.toml"
         values = _read(file)
         refused = [name for name in _NOT_FROM_PROJECTS if name in values]
@@ -73,12 +83,23 @@ def load_config(home_file: Path, cwd: Path) -> Config:
     return _convert(merged, str(home_file) if project is None else f"{home_file} with {project}/.sapwood/config.toml")
 
 
+def _is_project(folder: Path, homes: tuple[str, ...]) -> bool:
+    """Whether the folder has a file of its own. Somebody's home is no project, also while another one is in use."""
+    inner = folder / ".sapwood"
+    try:
+        if not (inner / "config.toml").is_file():
+            return False
+        return not any(os.path.exists(home) and os.path.samefile(home, inner) for home in homes)
+    except OSError:
+        return False
+
+
 def _read(file: Path) -> dict[str, Any]:
     try:
         values = tomllib.loads(file.read_text("utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise WrongUsage(f"{file}: expected a TOML file that can be read: {error}") from error
     _check_keys(values, Config, str(file), "")
     return values
@@ -125,6 +146,12 @@ def _over(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 def _convert(values: dict[str, Any], file: str) -> Config:
     try:
-        return msgspec.convert(values, Config)
+        config = msgspec.convert(values, Config)
     except msgspec.ValidationError as error:
         raise WrongUsage(f"{file}: {error}") from error
+    for table, least in _LEAST.items():
+        for name, minimum in least.items():
+            amount = getattr(getattr(config, table), name)
+            if amount is not None and not (minimum <= amount and math.isfinite(amount)):
+                raise WrongUsage(f"{file}: expected {table}.{name} of at least {minimum}, found {amount}")
+    return config
