@@ -40,7 +40,7 @@ class Forest:
                 seen.update(family)
                 continue
             tree = self._tree(session_id)
-            seen.update(tree.nodes)
+            seen.update(tree.nodes, [session_id])
             yield tree
 
     def _heads(self, found: list[Header]) -> list[str]:

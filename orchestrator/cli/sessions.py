@@ -111,7 +111,12 @@ def show(session: str, count: int, as_json: bool) -> None:
     else:
         ascii = is_ascii()
         note = f"[{omitted} earlier ones are not shown; --messages {len(records)} shows all]"
-        lines = [*session_head(row, node, ascii), "", *([note, ""] if omitted else []), *conversation(kept)]
+        lines = [
+            *session_head(row, node, tree.unrepaired, ascii),
+            "",
+            *([note, ""] if omitted else []),
+            *conversation(kept),
+        ]
         echo_lines(plain(line, ascii=ascii) for line in lines)
     fail_if_damaged([tree], [header.id])
 

@@ -61,6 +61,8 @@ def command(session: str | None, is_all: bool, as_json: bool, as_csv: bool) -> N
         echo_json(reports if is_all else reports[0])
     elif as_csv:
         _echo_csv(parts)
+    elif not reports:
+        echo_lines(["No sessions are stored yet. Begin with: sapwood demo"])
     else:
         for place, report in enumerate(reports):
             echo_lines([""] * (place > 0) + usage_text(report, ascii=is_ascii()))

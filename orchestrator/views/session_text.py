@@ -44,12 +44,13 @@ def _aligned(column: list[str], place: int) -> list[str]:
     return [fit_right(text, size) if place in {3, 4, 5} else fit(text, size) for text in column]
 
 
-def session_head(row: AgentRow, node: Node | None, ascii: bool = False) -> list[str]:
-    """What is known of one session, a line each."""
+def session_head(row: AgentRow, node: Node | None, unrepaired: int = 0, ascii: bool = False) -> list[str]:
+    """What is known of one session, a line each. `unrepaired`: entries of its tree that stand in memory only."""
     counts = entry_counts(node) if node else {}
     entries = ", ".join(f"{count} {one_line(kind, 60)}" for kind, count in counts.items()) or "none"
     told = row.activity.label if row.activity and row.activity.kind in {"error", "question", "silent"} else ""
     of_window = f" of {tokens(row.context_window)}" if row.context_window else ""
+    crash = f"{unrepaired} that a crash left out of this tree, shown as the next opening will write them"
     lines = {
         "Session": row.session_id,
         "Name": one_line(row.name or "–"),
@@ -64,6 +65,7 @@ def session_head(row: AgentRow, node: Node | None, ascii: bool = False) -> list[
         "Own": f"{exact_money(row.own)}, {tokens(spent_tokens(row.own))} tokens",
         "Total": f"{exact_money(row.total)}, {tokens(spent_tokens(row.total))} tokens",
         "Entries": entries,
+        "Missing": crash if unrepaired else None,
         "Journal": one_line(row.path or "–"),
     }
     return [plain(f"{name + ':':<10}{text}", ascii=ascii) for name, text in lines.items() if text is not None]

@@ -23,7 +23,9 @@ PRICES: list[Price | None] = [PRICE, None, FREE, Price(input=3_333_333, output=7
 
 counts = st.tuples(*[st.integers(0, 500_000)] * 4)
 steps = st.lists(
-    st.tuples(st.sampled_from(["spawn", "answer", "answer", "late", "settle"]), st.integers(0, 30), counts, st.integers(0, 3)),
+    st.tuples(
+        st.sampled_from(["spawn", "answer", "answer", "late", "settle"]), st.integers(0, 30), counts, st.integers(0, 3)
+    ),
     max_size=24,
 )
 
@@ -118,7 +120,7 @@ def test_a_report_is_what_programs_rely_on(forest: Forest) -> None:
 
     assert list(report) == ["rootSessionId", "nodes", "total", "verified", "unrepaired"]
     assert list(report["nodes"][0]) == (
-        "sessionId parentSessionId name depth model outcome own total unpricedModels".split()
+        ["sessionId", "parentSessionId", "name", "depth", "model", "outcome", "own", "total", "unpricedModels"]
     )
     assert list(report["total"]) == ["input", "output", "cacheRead", "cacheWrite", "totalTokens", "cost"]
     assert [node["outcome"] for node in report["nodes"]] == ["completed", "completed", "completed", "failed"]

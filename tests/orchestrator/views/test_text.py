@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from orchestrator.views.text import cut, escaped_json, fit, fit_right, graphemes, one_line, safe_lines, sanitize_terminal
+from orchestrator.views.text import (
+    cut,
+    escaped_json,
+    fit,
+    fit_right,
+    graphemes,
+    one_line,
+    safe_lines,
+    sanitize_terminal,
+)
 
 FAMILY = "👨\u200d👩\u200d👧"
 HARMFUL = [chr(n) for n in [*range(32), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, 0x2028, 0x2029]]
@@ -18,7 +27,8 @@ HARMFUL += [chr(n) for n in [*range(0x202A, 0x202F), *range(0x2066, 0x2070), 0xD
 def is_harmless(text: str) -> bool:
     bidi = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
     return not any(
-        unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"} or unicodedata.bidirectional(char) in bidi for char in text
+        unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"} or unicodedata.bidirectional(char) in bidi
+        for char in text
     )
 
 
