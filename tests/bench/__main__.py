@@ -1,0 +1,54 @@
+"""`python -m tests.bench [NAMES…] [--quick] [--list]`: the table of what was promised, and what is measured here and now."""
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from tests.bench import child, command, folding, idle, lines, mail
+from tests.bench.harness import Row, table
+
+CASES: dict[str, Callable[[int], list[Row]]] = {
+    "A1": mail.a1,
+    "A2": mail.a2,
+    "A3": mail.a3,
+    "A4": child.a4,
+    "A5": idle.a5,
+    "B1": lines.b1,
+    "B2": lines.b2,
+    "B3": lines.b3,
+    "B4": lines.b4,
+    "D1": folding.d1,
+    "F1": command.f1,
+    "F2": command.f2,
+    "F3": command.f3,
+}
+ROUNDS, QUICK_ROUNDS = 7, 3
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these cases")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROUNDS} rounds instead of {ROUNDS}")
+    parser.add_argument("--list", action="store_true", help="only list the cases")
+    given = parser.parse_args()
+    unknown = [name for name in given.names if name not in CASES]
+    if unknown:
+        parser.error(f"no case is named {', '.join(unknown)}; cases: {', '.join(CASES)}")
+    names = given.names or list(CASES)
+    if given.list:
+        for name in names:
+            print(f"{name}  {CASES[name].__doc__}")
+        return 0
+    rows: list[Row] = []
+    for name in names:
+        print(f"{name}: {CASES[name].__doc__} …", file=sys.stderr, flush=True)
+        rows += CASES[name](QUICK_ROUNDS if given.quick else ROUNDS)
+    for line in table(rows):
+        print(line)
+    missed = sum(row.is_met is False for row in rows)
+    print(f"{missed} of {sum(row.is_met is not None for row in rows)} targets missed")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
