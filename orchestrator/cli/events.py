@@ -19,8 +19,9 @@ from orchestrator.cli.common import (
 )
 from orchestrator.engine.errors import EngineError, WrongUsage
 from orchestrator.views.text import one_line
+from store.dialects import DIALECTS
 from store.replay import replay_lines
-from store.stream import DIALECTS, Finding, StreamChecker
+from store.stream import Finding, StreamChecker
 
 HELP = """Event streams: JSON lines as `sapwood --mode json` prints them.
 

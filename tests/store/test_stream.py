@@ -13,7 +13,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from store import entries, events, messages
-from store.stream import DIALECTS, StreamChecker, check_stream
+from store.dialects import DIALECTS
+from store.stream import StreamChecker, check_stream
 from store.usage import Usage
 from store.wire import encode
 

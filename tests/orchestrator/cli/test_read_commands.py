@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 
 from orchestrator.cli import common
 from orchestrator.cli.main import main, with_command
+from store.dialects import DIALECTS
 from store.entries import SessionStateEntry
-from store.stream import DIALECTS
 from tests.stored import Forest, StoredSession, sample
 
 ROOT = Path(__file__).resolve().parents[3]
