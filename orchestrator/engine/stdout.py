@@ -1,6 +1,8 @@
 """The run's own stdout: lines in, bytes out, without ever blocking the loop."""
 
+import errno
 import os
+import select
 import stat
 from collections import deque
 from collections.abc import Callable
@@ -59,16 +61,30 @@ class LineWriter:
     async def run(self) -> None:
         """Write until finished, or until the reader has gone away."""
         try:
-            await self._write()
-        except OSError as error:
-            self._gone(error)
+            async with trio.open_nursery() as nursery:
+                if stat.S_ISFIFO(_mode(self.fd)):
+                    nursery.start_soon(self._hear_reader_leave)
+                try:
+                    await self._write()
+                except OSError as error:
+                    self._gone(error)
+                nursery.cancel_scope.cancel()
         finally:
             self._ended.set()
+
+    async def _hear_reader_leave(self) -> None:
+        """A reader may leave while nothing is written for long: a tree that nobody hears must not work on and spend."""
+        # For the writing end of a pipe epoll reports nothing here but an error: that the last reader has closed it.
+        await trio.lowlevel.wait_readable(self.fd)
+        poll = select.poll()
+        poll.register(self.fd, 0)
+        if any(happened & select.POLLERR for _, happened in poll.poll(0)):
+            self._gone(BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)))
 
     async def _write(self) -> None:
         must_wait = _must_wait(self.fd)
         size = SMALL_WRITE_BYTES if must_wait else LARGE_WRITE_BYTES
-        while self._lines or not self._is_finished:
+        while (self._lines or not self._is_finished) and not self._is_gone:
             if not self._lines:
                 self._work = trio.Event()
                 await self._work.wait()
@@ -99,10 +115,13 @@ class LineWriter:
         return b"".join(batch)
 
     def _gone(self, error: OSError) -> None:
+        if self._is_gone:
+            return
         self._is_gone = True
         self._lines.clear()
         self._waiting_bytes = 0
         self._room.set()
+        self._work.set()
         self.on_gone(error)
 
 
@@ -120,5 +139,13 @@ def hold_standard_descriptors() -> None:
 
 def _must_wait(fd: int) -> bool:
     """Pipes, sockets and terminals are waited for; a regular file never blocks for a reader, and cannot be polled."""
-    mode = os.fstat(fd).st_mode
+    mode = _mode(fd)
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
+
+
+def _mode(fd: int) -> int:
+    """What kind of file it is; of no kind where it is closed."""
+    try:
+        return os.fstat(fd).st_mode
+    except OSError:
+        return 0
