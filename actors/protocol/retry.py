@@ -4,6 +4,9 @@ import msgspec
 
 from actors.protocol.model import ModelFailure
 
+# More would leave the range of floats; no ceiling is as high.
+_DOUBLINGS = 256
+
 
 class RetryPolicy(msgspec.Struct, frozen=True):
     """`ceiling_s` also bounds what a provider may ask for: a longer wait fails at once, with the time shown."""
@@ -24,5 +27,5 @@ def retry_delay(policy: RetryPolicy, retry: int, failure: ModelFailure, jitter: 
     if retry > policy.max_retries or not failure.is_retryable:
         return None
     if failure.retry_after_s is not None:
-        return failure.retry_after_s if failure.retry_after_s <= policy.ceiling_s else None
-    return jitter * min(policy.ceiling_s, policy.base_s * 2.0 ** (retry - 1))
+        return max(0.0, failure.retry_after_s) if failure.retry_after_s <= policy.ceiling_s else None
+    return jitter * min(policy.ceiling_s, policy.base_s * 2.0 ** min(retry - 1, _DOUBLINGS))
