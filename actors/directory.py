@@ -9,7 +9,7 @@ import trio
 
 from actors.mailbox import Mailbox
 from actors.outbox import Outbox
-from actors.protocol.mail import ChildWoken, Mail, Prompt
+from actors.protocol.mail import ChildRested, ChildWoken, Emptied, Mail, Prompt
 from store.events import Place
 from store.repair import Aggregates
 from store.usage import NOTHING, Spend
@@ -62,6 +62,11 @@ class Row:
             return "idle"
         return "waiting" if any(child.is_running for child in self.children) else "running"
 
+    def take_waiting(self) -> list[Row]:
+        """The children that wait for the start of this session's task; nobody waits from now on."""
+        waiting, self._to_start = self._to_start, []
+        return waiting
+
     def ancestors(self) -> Iterator[tuple[Row, Row]]:
         """(ancestor, its child on the way here), from the parent to the root."""
         child = self
@@ -90,33 +95,51 @@ class Directory:
             return
         row.mailbox = Mailbox(row.mailbox.clock)
         row.mailbox.put(mail)
-        for ancestor, child in row.ancestors():
-            child.is_running = True
-            if ancestor.has_task:
-                ancestor.mailbox.put(ChildWoken(child.id))
         self.revive(row)
 
+    def wake(self, row: Row) -> None:
+        """The session runs, or is about to, or waits for one below that does: those above wait for it."""
+        while not row.is_running:
+            row.is_running = True
+            if row.parent is None:
+                return
+            if row.parent.has_task:
+                row.parent.mailbox.put(ChildWoken(row.id))
+            row = row.parent
+
     def revive(self, row: Row) -> None:
-        """Start the session's task, its missing ancestors first."""
+        """Start the session's task, its missing ancestors first. One that is just ending starts anew when it has ended."""
+        self.wake(row)
         if row.has_task:
             return
-        if row.parent is not None and not row.parent.has_task:
-            if row.parent.mailbox.is_closed:
-                row.parent.mailbox = Mailbox(row.parent.mailbox.clock)
-            self.revive(row.parent)
+        if row.mailbox.is_closed:
+            row.mailbox = Mailbox(row.mailbox.clock)
         row.has_task = True
-        row.is_running = True
         parent = row.parent
         if parent is None:
             self.start(row, None)
         elif parent.nursery is None:
             parent._to_start.append(row)
+            self.revive(parent)
         else:
             self.start(row, parent.nursery)
+
+    def rest(self, row: Row) -> None:
+        """The session's task has ended; the row stays. What came at the last moment starts it anew."""
+        left = [letter.mail for letter in row.mailbox.close() if isinstance(letter.mail, Prompt)]
+        row.has_task, row.nursery = False, None
+        if left or row._to_start:
+            for mail in left:
+                self.deliver(row, mail)
+            self.revive(row)
+            return
+        if row.parent is not None and row.parent.has_task:
+            # Whoever counts it as running was told of no end: there was none.
+            row.parent.mailbox.put(ChildRested(row.id) if row.is_running else Emptied())
+        row.is_running = False
 
     def opened(self, row: Row, nursery: trio.Nursery) -> None:
         """The session's own task runs now: its children that waited for that start."""
         row.nursery = nursery
-        waiting, row._to_start = row._to_start, []
-        for child in waiting:
+        for child in row.take_waiting():
             self.start(child, nursery)

@@ -1,7 +1,8 @@
 """A session's one way in."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Self
 
 import attrs
@@ -47,7 +48,8 @@ class Mailbox:
     clock: Clock = attrs.field(factory=Clock)
     _front: list[Letter] = attrs.field(factory=list)
     _is_closed: bool = False
-    _urgent: trio.Event = attrs.field(factory=trio.Event)
+    _is_urgent: bool = False
+    _pause: trio.CancelScope | None = None
 
     def __attrs_post_init__(self) -> None:
         self._send, self._receive = trio.open_memory_channel[Letter](math.inf)
@@ -68,7 +70,9 @@ class Mailbox:
             return False
         self._send.send_nowait(Letter(mail, self.clock.now()))
         if isinstance(mail, URGENT):
-            self._urgent.set()
+            self._is_urgent = True
+            if self._pause is not None:
+                self._pause.cancel()
         return True
 
     def put_back(self, letters: Iterable[Letter]) -> None:
@@ -77,44 +81,52 @@ class Mailbox:
 
     async def drain(self) -> Drained:
         """Wait until there is mail, and take all of it."""
-        batch = self._front
+        if not self._front:
+            self._front = [await self._receive.receive()]
+        batch = self.waiting()
         self._front = []
-        if not batch:
-            batch = [await self._receive.receive()]
-        while True:
-            try:
-                batch.append(self._receive.receive_nowait())
-            except trio.WouldBlock:
-                break
-        self._urgent = trio.Event()
+        self._is_urgent = False
         return in_hearing_order(batch)
 
-    async def urgent(self) -> None:
-        """Wait until an Abort or a Stop is in the mailbox."""
-        await self._urgent.wait()
+    def waiting(self) -> list[Letter]:
+        """What is in it, in the order in which it came. It stays there."""
+        while True:
+            try:
+                self._front.append(self._receive.receive_nowait())
+            except (trio.WouldBlock, trio.EndOfChannel, trio.ClosedResourceError):
+                return self._front
+
+    @contextmanager
+    def until_urgent(self, seconds: float = math.inf) -> Iterator[None]:
+        """Cancel what is inside when an Abort or a Stop is in the mailbox, at the latest after these seconds."""
+        with trio.move_on_after(seconds) as self._pause:
+            if self._is_urgent:
+                self._pause.cancel()
+            try:
+                yield
+            finally:
+                self._pause = None
 
     def close_if_empty(self) -> bool:
-        """Close, if nothing is in it. One step: no mail can come in between."""
-        waiting = [letter for letter in self._front if not isinstance(letter.mail, Emptied)]
-        if waiting or self._receive.statistics().current_buffer_used:
+        """Close, if nothing is in it that anybody sent. One step: no mail can come in between."""
+        if any(not isinstance(letter.mail, Emptied) for letter in self.waiting()):
             return False
         self.close()
         return True
 
     def close(self) -> list[Letter]:
         """Close and hand back what was in it."""
-        left, self._front = self._front, []
-        if self._is_closed:
-            return left
+        left = self.waiting()
+        self._front = []
         self._is_closed = True
-        while True:
-            try:
-                left.append(self._receive.receive_nowait())
-            except (trio.WouldBlock, trio.EndOfChannel):
-                break
         self._send.close()
         self._receive.close()
         return left
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether an Abort or a Stop has come since it was drained."""
+        return self._is_urgent
 
     @property
     def is_closed(self) -> bool:

@@ -31,7 +31,7 @@ async def call_model(
 
     async def hear(chunk: Chunk) -> None:
         await supervisor.sink.wait_for_room()
-        outbox.show_reply(reply.take(chunk))
+        outbox.show_reply(reply, reply.take(chunk))
 
     end: ReplyEnd | ModelFailure | None = None
     with scope:
@@ -73,7 +73,7 @@ def _signal(
     work: int, reply: Reply, outbox: "Outbox", end: ReplyEnd | ModelFailure | None, now_s: float
 ) -> ModelEnded | ModelFailed:
     if isinstance(end, ReplyEnd):
-        outbox.show_reply(reply.finish())
+        outbox.show_reply(reply, reply.finish(end.stop_reason))
         message = reply.message(end.stop_reason, now_s, raw=end.raw)
         return ModelEnded(work, msgspec.Raw(encode(message)), end.stop_reason, reply.whole_calls, reply.has_text)
     if end is None:

@@ -11,13 +11,17 @@ from actors.flusher import Flushing, JournalLike
 from actors.reply import Reply
 from actors.sink import Sink
 from store.attribution import billed_usage
-from store.entries import CustomMessageEntry, Known, MessageEntry
+from store.context import dangling_calls, interrupted, last_assistant
+from store.entries import CustomMessageEntry, Known, MessageEntry, RunSettledEntry
+from store.errors import JournalPoisoned, StoreError
 from store.events import (
     SHOWN_ENTRIES,
     AgentEnd,
     AgentSettled,
     AgentStart,
     AssistantMessageEvent,
+    AutoRetryEnd,
+    AutoRetryStart,
     Event,
     MessageEnd,
     MessageStart,
@@ -48,7 +52,10 @@ class Written:
 
 
 @attrs.define
-class _OpenTool:
+class OpenTool:
+    """A tool that has started and not ended. Its call's id may come again in a later answer."""
+
+    call_id: str
     name: str
     args: Any
     started_s: float
@@ -67,16 +74,22 @@ class Outbox:
     bill: Callable[[Record, Usage], None]
     reply: Reply | None = None
     _message_id: int = 0
-    _tools: dict[str, _OpenTool] = attrs.field(factory=dict)
+    _tools: dict[str, OpenTool] = attrs.field(factory=dict)
     _turn: tuple[list[msgspec.Raw], list[msgspec.Raw]] | None = None
     _loop: list[msgspec.Raw] | None = None
+    _retry: AutoRetryStart | None = None
     _is_message_open: bool = False
     _shown_usage: Usage | None = None
 
     # The journal
 
     def write(self, bodies: Sequence[Known]) -> list[Written]:
-        """Append these entries, all or none, in one write. Raises OSError or StoreError with nothing changed."""
+        """Append these entries, all or none, in one write. Raises OSError or StoreError with nothing changed.
+
+        Nothing to write is also an occasion to notice that the journal is poisoned: whoever waits for a flush cannot mend it.
+        """
+        if self.journal.is_poisoned:
+            raise JournalPoisoned("a flush of the journal has failed")
         if not bodies:
             return []
         timestamp = self.clock.iso()
@@ -100,12 +113,20 @@ class Outbox:
         """Write and show."""
         written = self.write(bodies)
         for one in written:
-            self.show(one)
+            self.show(one.draft)
         return [one.record for one in written]
 
-    def show(self, written: Written) -> None:
+    def append_or_show(self, *bodies: Known) -> None:
+        """Write and show; where the journal takes nothing any more only show, so that the stream comes to its end."""
+        try:
+            self.append(*bodies)
+        except (OSError, StoreError):
+            for body in bodies:
+                self.show(Draft.of(body))
+
+    def show(self, draft: Draft) -> None:
         """The events of an entry."""
-        body = written.draft.body
+        body = draft.body
         if isinstance(body, MessageEntry):
             self._show_message(body.message)
         elif isinstance(body, CustomMessageEntry):
@@ -114,16 +135,31 @@ class Outbox:
             )
             self._show_message(msgspec.Raw(encode(message)))
         elif isinstance(body, SHOWN_ENTRIES):
-            self.sink.publish(self.place, body, (written.draft.type, written.draft.tail))
+            self.sink.publish(self.place, body, (draft.type, draft.tail))
 
     async def durable(self) -> None:
         """Return when all that was appended so far is durable."""
         await self.flusher.durable(self.journal)
 
+    def answer(self, run: int) -> str:
+        """What this run, the last one, answered: the text of its last assistant message, or what there is of it."""
+        for record in reversed(self.tree.records):
+            if record.type == "message" and (message := last_assistant([record])) is not None:
+                return message.text
+            body = record.body() if record.type == "run_settled" else None
+            if isinstance(body, RunSettledEntry) and body.run < run:
+                break
+        return ""
+
     # The brackets of the stream
 
     def publish(self, event: Event) -> None:
         self.sink.publish(self.place, event)
+
+    def show_retry(self, event: AutoRetryStart | AutoRetryEnd) -> None:
+        """Retries of one call are a bracket too: one end after the last of them."""
+        self._retry = event if isinstance(event, AutoRetryStart) else None
+        self.publish(event)
 
     def start_loop(self) -> None:
         self._loop = []
@@ -138,15 +174,15 @@ class Outbox:
         self.reply = reply
         self._shown_usage = None
 
-    def show_reply(self, events: Sequence[AssistantMessageEvent]) -> None:
-        """What the last chunk of the reply gave."""
-        if self.reply is None or not events:
+    def show_reply(self, reply: Reply, events: Sequence[AssistantMessageEvent]) -> None:
+        """What the last chunk of the reply gave. Nothing, if its message was closed without it."""
+        if reply is not self.reply or not events:
             return
         if not self._is_message_open:
-            self._open_message(msgspec.Raw(encode(self.reply.beginning())))
+            self._open_message(msgspec.Raw(encode(reply.beginning())))
         for event in events:
-            usage = self.reply.usage if self.reply.usage is not self._shown_usage else None
-            self._shown_usage = self.reply.usage
+            usage = reply.usage if reply.usage is not self._shown_usage else None
+            self._shown_usage = reply.usage
             self.publish(MessageUpdate(message_id=self._message_id, usage=usage, assistant_message_event=event))
 
     def _open_message(self, message: msgspec.Raw) -> None:
@@ -172,27 +208,31 @@ class Outbox:
         self.publish(MessageStart(message=message))
         self.publish(MessageEnd(message=message))
 
-    def start_tool(self, call_id: str, name: str, args: Any) -> None:
-        self._tools[call_id] = _OpenTool(name, args, self.clock.steady_s())
+    def start_tool(self, call_id: str, name: str, args: Any) -> OpenTool:
+        tool = self._tools[call_id] = OpenTool(call_id, name, args, self.clock.steady_s())
         self.publish(ToolExecutionStart(tool_call_id=call_id, tool_name=name, args=args))
+        return tool
 
-    def update_tool(self, call_id: str, partial_result: Any) -> None:
-        tool = self._tools.get(call_id)
-        if tool is not None:
+    def update_tool(self, tool: OpenTool, partial_result: Any) -> None:
+        if self._tools.get(tool.call_id) is tool:
             self.publish(
                 ToolExecutionUpdate(
-                    tool_call_id=call_id, tool_name=tool.name, args=tool.args, partial_result=partial_result
+                    tool_call_id=tool.call_id, tool_name=tool.name, args=tool.args, partial_result=partial_result
                 )
             )
 
-    def end_tool(self, call_id: str, result: Any, *, is_error: bool) -> None:
+    def end_tool(self, tool: OpenTool, result: Any, *, is_error: bool) -> None:
         """Nothing, if it has ended already: one end per start."""
-        tool = self._tools.pop(call_id, None)
-        if tool is not None:
+        if self._tools.get(tool.call_id) is tool:
+            del self._tools[tool.call_id]
             took_ms = max(0, round((self.clock.steady_s() - tool.started_s) * 1000))
             self.publish(
                 ToolExecutionEnd(
-                    tool_call_id=call_id, tool_name=tool.name, result=result, is_error=is_error, duration_ms=took_ms
+                    tool_call_id=tool.call_id,
+                    tool_name=tool.name,
+                    result=result,
+                    is_error=is_error,
+                    duration_ms=took_ms,
                 )
             )
 
@@ -212,15 +252,33 @@ class Outbox:
 
     def close_tools(self, text: str) -> None:
         """End every tool that did not end of itself."""
-        for call_id in list(self._tools):
-            self.end_tool(call_id, {"content": [{"type": "text", "text": text}]}, is_error=True)
+        for tool in list(self._tools.values()):
+            self.end_tool(tool, {"content": [{"type": "text", "text": text}]}, is_error=True)
 
-    def close_brackets(self, reason: str) -> None:
-        """What an incarnation left open is closed, in order. An answer that was under way is kept, and its usage billed."""
+    def close_brackets(self, reason: str, *, is_forced: bool = False) -> None:
+        """What an incarnation left open is closed, in order. An answer that was under way is kept, and its usage billed.
+
+        Raises OSError or StoreError with nothing changed. `is_forced`: what the journal does not take is only shown.
+        """
+        bodies: list[Known] = []
         if self.reply is not None:
-            reply, now = self.reply, self.clock.steady_s()
-            message = msgspec.Raw(encode(reply.message("error", now, reason)))
-            self.append(MessageEntry(message=message))
+            message = self.reply.message("error", self.clock.steady_s(), reason)
+            bodies.append(MessageEntry(message=msgspec.Raw(encode(message))))
+        elif self._turn is not None:
+            bodies += [
+                MessageEntry(message=msgspec.Raw(encode(interrupted(call, timestamp))))
+                for call, timestamp in dangling_calls(self.tree.path())
+            ]
+        drafts = [Draft.of(body) for body in bodies]
+        try:
+            drafts = [one.draft for one in self.write(bodies)]
+        except (OSError, StoreError):
+            if not is_forced:
+                raise
         self.close_tools(reason)
+        for draft in drafts:
+            self.show(draft)
         self.end_turn()
         self.end_loop()
+        if self._retry is not None:
+            self.show_retry(AutoRetryEnd(success=False, attempt=self._retry.attempt, final_error=reason))

@@ -1,7 +1,6 @@
 """Carries out what the turn rules decide, for one incarnation. Nothing here waits: work is started, and comes home as mail."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import attrs
 import msgspec
@@ -28,6 +27,7 @@ from actors.protocol.effects import (
     PublishEvent,
     RefusalOf,
     RefuseMail,
+    ReportRunning,
     ReportsOn,
     RunTools,
     SettleRun,
@@ -37,6 +37,7 @@ from actors.protocol.effects import (
     StartTurn,
 )
 from actors.protocol.mail import Abort, Asked, ChildEnded, Directed, LedgerDrained, TimerFired
+from actors.protocol.rules.ending import not_run
 from actors.protocol.tools import (
     ChildReport,
     FamilyAnswer,
@@ -49,9 +50,9 @@ from actors.protocol.tools import (
 from actors.supervisor import Supervisor
 from actors.tool_calls import ToolRun
 from store.entries import ChildSettledEntry, Known, MessageEntry
-from store.events import AgentMessage
+from store.events import AgentMessage, AutoRetryEnd, AutoRetryStart
 from store.messages import AssistantMessage, ToolCall
-from store.repair import SETTLED_TEXT_BYTES, answer_text, bounded
+from store.repair import SETTLED_TEXT_BYTES, bounded
 from store.wire import encode
 
 
@@ -82,27 +83,32 @@ class Performer:
 
         Raises OSError or StoreError when the write failed. Then nothing of `effects` has happened.
         """
-        bodies = [body for effect in effects if (body := self._body(effect)) is not None]
-        written = iter(self.outbox.write(bodies))
-        for effect in effects:
-            self._carry_out(effect, written)
+        parts = [(effect, self._bodies(effect)) for effect in effects]
+        written = iter(self.outbox.write([body for _, bodies in parts for body in bodies]))
+        for effect, bodies in parts:
+            self._carry_out(effect, [next(written) for _ in bodies])
 
-    def _body(self, effect: Effect) -> Known | None:
+    def _bodies(self, effect: Effect) -> tuple[Known, ...]:
+        """The entries of an effect. With an answer that is kept in part go the results of the calls that are whole in it."""
         if isinstance(effect, AppendEntry):
-            return effect.body
+            return (effect.body,)
         if isinstance(effect, AppendPartial):
             reply = self.outbox.reply
             now = self.supervisor.clock.steady_s()
-            empty = AssistantMessage(content=(), stop_reason="aborted", error_message=effect.reason)
-            message = empty if reply is None else reply.message("aborted", now, effect.reason)
-            return MessageEntry(message=msgspec.Raw(encode(message)))
-        return None
+            message = AssistantMessage(content=(), stop_reason="aborted", error_message=effect.reason)
+            message = message if reply is None else reply.message("aborted", now, effect.reason)
+            results = [not_run(call.id, call.name, message.timestamp) for call in message.calls]
+            return (MessageEntry(message=msgspec.Raw(encode(message))), *results)
+        return ()
 
-    def _carry_out(self, effect: Effect, written: Any) -> None:
+    def _carry_out(self, effect: Effect, written: Sequence[Written]) -> None:
         outbox = self.outbox
         match effect:
             case AppendEntry() | AppendPartial():
-                self._show(next(written))
+                for one in written:
+                    self._show(one)
+            case PublishEvent(AutoRetryStart() | AutoRetryEnd() as event):
+                outbox.show_retry(event)
             case PublishEvent(event):
                 outbox.publish(event)
             case StartLoop():
@@ -137,6 +143,8 @@ class Performer:
                 self._answer(ask_id, value)
             case DrainLedger(work):
                 self.nursery.start_soon(self._drain, work)
+            case ReportRunning():
+                self.supervisor.directory.wake(self.row)
             case SettleRun():
                 self._settle(effect)
             case RefuseMail():
@@ -148,7 +156,7 @@ class Performer:
             message = msgspec.json.decode(body.message, type=AssistantMessage)
             self._calls = {call.id: call for call in message.calls}
             self._answer_id = written.record.id
-        self.outbox.show(written)
+        self.outbox.show(written.draft)
 
     # Model and tools
 
@@ -167,8 +175,8 @@ class Performer:
         runs: list[ToolRun] = []
         for call_id in call_ids:
             call = self._calls[call_id]
-            self.outbox.start_tool(call.id, call.name, call.checked_arguments)
-            run = ToolRun(self.supervisor, self.row, self.outbox, self, work, call, trio.CancelScope())
+            bracket = self.outbox.start_tool(call.id, call.name, call.checked_arguments)
+            run = ToolRun(self.supervisor, self.row, self.outbox, self, work, call, bracket, trio.CancelScope())
             self._scopes.setdefault(work, []).append(run.scope)
             runs.append(run)
         for run in runs:
@@ -258,7 +266,7 @@ class Performer:
         self.outbox.settle(effect.outcome, is_aborted=effect.is_aborted)
         if row.parent is None:
             return
-        text = answer_text(self.outbox.tree.path())
+        text = self.outbox.answer(effect.run)
         ended = ChildEnded(
             row.id,
             effect.run,

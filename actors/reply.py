@@ -48,6 +48,11 @@ class _Growing:
     def text(self) -> str:
         return "".join(self.pieces)
 
+    @property
+    def is_half_a_call(self) -> bool:
+        """Whether more may have been to come: a JSON object that is there to its end is no beginning of another."""
+        return self.kind == "call" and (not self.text.strip() or parsed_arguments(self.text)[1] is not None)
+
     def block(self) -> Block:
         match self.kind:
             case "text":
@@ -155,9 +160,10 @@ class Reply:
             return
         self.usage = usage
 
-    def finish(self) -> list[AssistantMessageEvent]:
-        """The reply came whole, so every block did."""
-        return [event for block in self._in_order() for event in self._end(block)]
+    def finish(self, stop_reason: str) -> list[AssistantMessageEvent]:
+        """The reply came whole, so every block did; but a call that the token limit cut in two is left as it is."""
+        whole = [block for block in self._in_order() if stop_reason != "length" or not block.is_half_a_call]
+        return [event for block in whole for event in self._end(block)]
 
     def _in_order(self) -> list[_Growing]:
         return [self._blocks[index] for index in sorted(self._blocks)]

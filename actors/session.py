@@ -6,14 +6,17 @@ import attrs
 import trio
 
 from actors.mailbox import Letter, Mailbox
-from actors.protocol.effects import Effect, RefuseMail
-from actors.protocol.mail import Emptied, Prompt
+from actors.protocol.effects import Effect, PublishEvent, RefuseMail
+from actors.protocol.mail import URGENT, ChildEnded, Emptied, Prompt
 from actors.protocol.state import TurnState
 from actors.protocol.turn import step
 from store.errors import JournalPoisoned, StoreError
+from store.events import Diagnostic
 
 RETRY_WRITE_S = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 CLOSING_TRIES = 4
+# Heard again even if it has crashed the session: others wait for what it brings about.
+NEVER_DROPPED = (*URGENT, ChildEnded)
 
 
 class ClosingFailed(Exception):
@@ -40,27 +43,35 @@ class SessionLoop:
         """
         while not self.state.is_stopped:
             drained = await self.mailbox.drain()
-            for letter in drained.refused:
-                self._refuse(letter)
-            if await self._hear([*drained.letters, Letter(Emptied(), self.mailbox.clock.now())]):
+            letters = [*drained.letters, Letter(Emptied(), self.mailbox.clock.now())]
+            try:
+                self._refuse(drained.refused)
+            except Exception:
+                self.mailbox.put_back(letters)
+                raise
+            if await self._hear(letters):
                 continue
             if self.state.is_settled and self.may_close():
                 return
+            if self.state.will_run:
+                self.mailbox.put_back([Letter(Emptied(), self.mailbox.clock.now())])
 
-    def _refuse(self, letter: Letter) -> None:
-        if isinstance(letter.mail, Prompt):
-            mail = letter.mail
-            self.perform([RefuseMail(mail.message_id, mail.sender, mail.mode, "an abort came with it")])
+    def _refuse(self, letters: Sequence[Letter]) -> None:
+        prompts = [letter.mail for letter in letters if isinstance(letter.mail, Prompt)]
+        if prompts:
+            reason = "an abort came with it"
+            self.perform([RefuseMail(mail.message_id, mail.sender, mail.mode, reason) for mail in prompts])
 
     async def _hear(self, letters: list[Letter]) -> bool:
         """Decide and carry out, letter by letter. True: a write failed, and what was not heard is in the mailbox again.
 
         A step whose entries cannot be written has not happened: its letter is heard again, with the same state, when space
-        returns. So no decision is lost, and the work in hand goes on.
+        returns. So no decision is lost, and the work in hand goes on. A letter that shows a bug is dropped, those behind it
+        are not.
         """
         for place, letter in enumerate(letters):
-            after, effects = step(self.state, letter.mail, letter.at)
             try:
+                after, effects = step(self.state, letter.mail, letter.at)
                 self.perform(effects)
             except JournalPoisoned:
                 self.mailbox.put_back(letters[place:])
@@ -69,13 +80,25 @@ class SessionLoop:
                 self.mailbox.put_back(letters[place:])
                 await self._pause(error)
                 return True
+            except Exception:
+                is_owed = isinstance(letter.mail, NEVER_DROPPED)
+                self.mailbox.put_back(letters[place if is_owed else place + 1 :])
+                raise
             self.state = after
             self._failures = 0
         return False
 
     async def _pause(self, error: OSError | StoreError) -> None:
         self._failures += 1
+        if self._failures == 1:
+            text = f"not written, trying again: {error}"
+            self.perform([PublishEvent(Diagnostic(level="warning", code="store", text=text))])
         if self.state.is_aborted and self._failures >= CLOSING_TRIES:
             raise ClosingFailed(str(error)) from error
-        with trio.move_on_after(RETRY_WRITE_S[min(self._failures, len(RETRY_WRITE_S)) - 1]):
-            await self.mailbox.urgent()
+        with self.mailbox.until_urgent(write_pause_s(self._failures)):
+            await trio.sleep_forever()
+
+
+def write_pause_s(failures: int) -> float:
+    """How long to wait after so many failed writes in a row, from 1."""
+    return RETRY_WRITE_S[min(failures, len(RETRY_WRITE_S)) - 1]

@@ -118,6 +118,7 @@ class Supervisor:
         row.target_id = target_id if request.tool_call_id else None
         row.why = "spawn_task" if request.tool_call_id else "direct_user"
         self.directory.add(row)
+        row.is_running = True
         row.mailbox.put(Prompt(f"task:{row.id}", request.prompt, "prompt", "user", "spawn_task"))
         self.directory.revive(row)
         return row

@@ -17,7 +17,7 @@ from store.wire import encode
 
 if TYPE_CHECKING:
     from actors.directory import Row
-    from actors.outbox import Outbox
+    from actors.outbox import OpenTool, Outbox
     from actors.supervisor import Supervisor
 
 
@@ -31,14 +31,20 @@ class ToolRun:
     family: Family
     work: int
     call: ToolCall
+    bracket: "OpenTool"
     scope: trio.CancelScope
 
     async def run(self) -> ToolEnded:
         result = text_result("The tool was aborted.", is_error=True)
         with self.scope:
             result = await self._result()
-        self.outbox.end_tool(self.call.id, shown(result), is_error=result.is_error)
-        return ToolEnded(self.work, self.call.id, self._message(result), result.delivers)
+        try:
+            message = self._message(result)
+        except Exception as error:
+            result = self._broken(error)
+            message = self._message(result)
+        self.outbox.end_tool(self.bracket, shown(result), is_error=result.is_error)
+        return ToolEnded(self.work, self.call.id, message, result.delivers)
 
     async def _result(self) -> ToolResult:
         tool = self._tool()
@@ -60,10 +66,13 @@ class ToolRun:
         except StoreError as error:
             return text_result(f"Not run: its call could not be made durable: {error}", is_error=True)
         except Exception as error:
-            # A bug in one tool is an error for the model and a word to people, never the end of the session.
-            text = f"{self.call.name} broke: {type(error).__name__}: {error}"
-            self.outbox.publish(Diagnostic(level="error", code="tool", text=text))
-            return text_result(text, is_error=True)
+            return self._broken(error)
+
+    def _broken(self, error: Exception) -> ToolResult:
+        """A bug in one tool is an error for the model and a word to people, never the end of the session."""
+        text = f"{self.call.name} broke: {type(error).__name__}: {error}"
+        self.outbox.publish(Diagnostic(level="error", code="tool", text=text))
+        return text_result(text, is_error=True)
 
     def _names(self) -> tuple[str, ...]:
         return self.row.tools if self.row.tools is not None else tuple(self.supervisor.workshop.tools)
@@ -79,7 +88,7 @@ class ToolRun:
             artifact_dir=workshop.artifact_dir(self.row.id),
             env=workshop.env,
             family=self.family,
-            update=lambda partial: self.outbox.update_tool(self.call.id, shown(partial)),
+            update=lambda partial: self.outbox.update_tool(self.bracket, shown(partial)),
             wait_for_room=self.supervisor.sink.wait_for_room,
         )
 

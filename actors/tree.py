@@ -1,6 +1,7 @@
 """A tree of sessions at work: the root's task, the ledger, and the end of it all."""
 
 import attrs
+import msgspec
 import trio
 
 from actors.clock import Clock
@@ -8,7 +9,7 @@ from actors.directory import Directory, Row
 from actors.flusher import Flushing
 from actors.holder import Holder
 from actors.mailbox import Mailbox
-from actors.protocol.mail import Command
+from actors.protocol.mail import Command, Prompt
 from actors.protocol.supervision import TreeState
 from actors.sink import Sink
 from actors.supervisor import Supervisor, Workshop
@@ -42,6 +43,8 @@ class Tree:
         within = nursery or self._nursery
         if within is None:
             raise RuntimeError("a session was started in a tree that is not running")
+        if row is self.root:
+            self._rested = trio.Event()
         within.start_soon(self._hold, row)
 
     async def _hold(self, row: Row) -> None:
@@ -50,7 +53,9 @@ class Tree:
             self._rested.set()
 
     def tell(self, command: Command) -> None:
-        """Bring the root a command from outside."""
+        """Bring the root a command from outside. Raises RuntimeError for a prompt to a tree that is not running."""
+        if self._nursery is None and isinstance(command, Prompt):
+            raise RuntimeError("a prompt was given to a tree that is not running")
         self.supervisor.directory.deliver(self.root, command)
 
     async def run(self, command: Command) -> None:
@@ -58,9 +63,12 @@ class Tree:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self.supervisor.ledger.run)
-            self._rested = trio.Event()
+            if isinstance(command, Prompt):
+                # The task of the tree: an abort that comes with it ends it as aborted.
+                command = msgspec.structs.replace(command, origin="spawn_task")
             self.tell(command)
-            await self._rested.wait()
-            await self.supervisor.drained()
+            while self.root.has_task:
+                await self._rested.wait()
+                await self.supervisor.drained()
+            self._nursery = None
             nursery.cancel_scope.cancel()
-        self._nursery = None

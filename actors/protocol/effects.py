@@ -129,6 +129,10 @@ class DrainLedger(msgspec.Struct, frozen=True):
     work: int
 
 
+class ReportRunning(msgspec.Struct, frozen=True):
+    """A run begins, here or below: those above wait for this session from now on. Nothing, if they do already."""
+
+
 class SettleRun(msgspec.Struct, frozen=True):
     """`agent_settled`; the parent hears of it."""
 
@@ -166,6 +170,7 @@ Effect = (
     | StartChild
     | Answer
     | DrainLedger
+    | ReportRunning
     | SettleRun
     | RefuseMail
 )

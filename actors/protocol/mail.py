@@ -86,6 +86,12 @@ class ChildWoken(msgspec.Struct, frozen=True, tag="child_woken"):
     session_id: str
 
 
+class ChildRested(msgspec.Struct, frozen=True, tag="child_rested"):
+    """A child that was woken has come to rest without a run: nobody need wait for it."""
+
+    session_id: str
+
+
 class Asked(msgspec.Struct, frozen=True, tag="asked"):
     """A tool of this session asks something of the tree."""
 
@@ -115,6 +121,17 @@ class Emptied(msgspec.Struct, frozen=True, tag="emptied"):
 
 
 Command = Prompt | Abort | Stop
-Signal = ModelEnded | ModelFailed | ToolEnded | ChildEnded | ChildWoken | Asked | Directed | TimerFired | LedgerDrained
+Signal = (
+    ModelEnded
+    | ModelFailed
+    | ToolEnded
+    | ChildEnded
+    | ChildWoken
+    | ChildRested
+    | Asked
+    | Directed
+    | TimerFired
+    | LedgerDrained
+)
 Mail = Command | Signal | Emptied
 URGENT = (Abort, Stop)

@@ -4,24 +4,37 @@ from collections.abc import Iterable
 
 import msgspec
 
-from actors.protocol.effects import AppendEntry, Effect
+from actors.protocol.effects import AppendEntry, Effect, SettleRun
+from actors.protocol.rules.calling import ending_of
 from actors.protocol.state import Ending, Kin, Notice, Queued, Step, TurnState
 from actors.protocol.tools import notice_id
 from store.context import dangling_calls, interrupted, last_assistant
-from store.entries import ChildSettledEntry, CustomMessageEntry, MailEntry, MessageEntry, Outcome
+from store.entries import ChildSettledEntry, CustomMessageEntry, MailEntry, MessageEntry
 from store.errors import BadRecord
 from store.messages import ToolResultMessage, UserMessage, decode_message
 from store.records import Record
-from store.repair import children_of, is_run_open, next_run
+from store.repair import children_of, is_run_open, next_run, runs
 from store.tree import EntryTree
 from store.wire import encode
 
 
-def restore(session_id: str, tree: EntryTree, live: Iterable[str], number: int, *, is_root: bool) -> Step:
-    """The state at the end of the journal, and what must be written first.
+def restore(
+    session_id: str,
+    tree: EntryTree,
+    live: Iterable[str],
+    number: int,
+    *,
+    is_root: bool,
+    in_hand: Iterable[Queued] = (),
+    told_run: int | None = None,
+) -> Step:
+    """The state at the end of the journal, and what must be done first.
 
-    `live`: children with an open run. `number`: ids below were given out before, so late signals of an earlier life match nothing.
-    A call without a result gets an error result; mail and notices that no message delivers wait again; an open run goes on.
+    `live`: children with an open run, or whose end lies unheard in the mailbox. `number`: ids below were given out before,
+    so late signals of an earlier life match nothing. `in_hand`: what an earlier life had heard when it crashed.
+    `told_run`: the last run whose end was told; None: the last of the journal.
+    A call without a result gets an error result; mail and notices that no message delivers wait again; an open run goes on,
+    but for one that was being aborted.
     """
     running = set(live)
     records = tree.own_records
@@ -33,7 +46,13 @@ def restore(session_id: str, tree: EntryTree, live: Iterable[str], number: int, 
         AppendEntry(MessageEntry(message=msgspec.Raw(encode(interrupted(call, timestamp)))))
         for call, timestamp in dangling
     ]
+    for last in runs(records)[-1:]:
+        if told_run is not None and last.run > told_run:
+            is_aborted = last.outcome == "aborted"
+            effects.append(SettleRun(last.run, last.outcome, is_aborted, last.stop_reason, last.error_message))  # type: ignore[arg-type]
     told = delivered(records)
+    # What began a run was not written before its run: if one is open, it is in there.
+    unwritten = () if is_open else tuple(queued for queued in in_hand if not queued.is_recorded)
     state = TurnState(
         session_id=session_id,
         is_root=is_root,
@@ -43,19 +62,26 @@ def restore(session_id: str, tree: EntryTree, live: Iterable[str], number: int, 
         number=number,
         kin=tuple(Kin(child.child_session_id, child.name, child.child_session_id in running) for child in children),
         notices=_notices(records, {child.child_session_id: child.name for child in children}, told),
-        queue=_mail(records, told),
+        queue=(*_mail(records, told), *unwritten),
+        is_woken=bool(unwritten),
     )
     return (_open_run(state, path, bool(dangling)) if is_open else state), effects
 
 
 def _open_run(state: TurnState, path: list[Record], has_dangling: bool) -> TurnState:
     """Where an open run goes on: with a call when the last message asks for one, else with its end."""
-    last = next((record for record in reversed(path) if record.type in {"message", "custom_message"}), None)
-    answer = last_assistant(path[-1:]) if last is path[-1] else last_assistant([last] if last else [])
+    said = [record for record in path if record.type in {"message", "custom_message"}]
+    answer, latest = last_assistant(said[-1:]), last_assistant(said)
+    if latest is not None and latest.stop_reason == "aborted" and (answer is not None or _is_result(said[-1])):
+        return state.with_(ending=Ending("aborted", "aborted", latest.error_message), is_aborted=True)
     if has_dangling or answer is None or answer.stop_reason == "error":
         return state.with_(needs_call=True, is_woken=True)
-    outcome: Outcome = "aborted" if answer.stop_reason == "aborted" else "completed"
-    return state.with_(ending=Ending(outcome, answer.stop_reason), is_woken=True)
+    return state.with_(ending=ending_of(answer.stop_reason, has_text=bool(answer.text.strip())), is_woken=True)
+
+
+def _is_result(record: Record) -> bool:
+    body = record.body()
+    return isinstance(body, MessageEntry) and bytes(body.message).startswith(b'{"role":"toolResult"')
 
 
 def _calls(records: list[Record]) -> int:

@@ -128,10 +128,14 @@ class TurnState(msgspec.Struct, frozen=True):
         return self.phase == "stopped"
 
     @property
+    def will_run(self) -> bool:
+        """No run is open, and the next Emptied begins one."""
+        return self.phase == "idle" and self.is_woken and bool(self.queue or self.notices)
+
+    @property
     def is_settled(self) -> bool:
         """Nothing is open and nothing waits: the task may end."""
-        waits = self.is_woken and bool(self.queue or self.notices)
-        return self.phase == "stopped" or (self.phase == "idle" and not waits and not self.running)
+        return self.phase == "stopped" or (self.phase == "idle" and not self.will_run and not self.running)
 
     @property
     def is_over(self) -> bool:

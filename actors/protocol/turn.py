@@ -14,17 +14,19 @@
     aborting  what is being cancelled      its signals; when nothing is open → idle or stopped
     stopped   –                            –
 
-Every phase hears Prompt, Abort, Stop, Asked, ChildEnded, ChildWoken, and the timers of its waits. A signal whose id is not open
-changes nothing, so a late one harms nobody.
+Every phase hears Prompt, Abort, Stop, Asked, ChildEnded, ChildWoken, ChildRested, and the timers of its waits. A signal
+whose id is not open changes nothing, so a late one harms nobody.
 """
 
 from collections.abc import Callable
 from typing import Any
 
+from actors.protocol.effects import ReportRunning
 from actors.protocol.mail import (
     Abort,
     Asked,
     ChildEnded,
+    ChildRested,
     ChildWoken,
     Directed,
     Emptied,
@@ -56,7 +58,14 @@ from actors.protocol.rules.ending import (
     ledger_drained,
     tool_closed,
 )
-from actors.protocol.rules.family import asked, child_ended, child_woken, directed_spawn, wait_timed_out
+from actors.protocol.rules.family import (
+    asked,
+    child_ended,
+    child_rested,
+    child_woken,
+    directed_spawn,
+    wait_timed_out,
+)
 from actors.protocol.state import Step, TurnState
 
 Rule = Callable[[TurnState, Any, float], Step]
@@ -72,9 +81,10 @@ def step(state: TurnState, mail: Mail, at: float) -> Step:
 
 
 def _begin_run(state: TurnState, mail: Emptied, at: float) -> Step:
-    if not state.is_woken or not (state.queue or state.notices):
+    if not state.will_run:
         return state, []
-    return ask_to_call(state.with_(run=state.run + 1, retry=0, ending=None, is_aborted=False))
+    state, asking = ask_to_call(state.with_(run=state.run + 1, retry=0, ending=None, is_aborted=False))
+    return state, [ReportRunning(), *asking]
 
 
 def _go_on(state: TurnState, mail: Emptied, at: float) -> Step:
@@ -111,6 +121,12 @@ def _last_child_ended(state: TurnState, mail: ChildEnded, at: float) -> Step:
     return state, [*effects, *closing]
 
 
+def _last_child_rested(state: TurnState, mail: ChildRested, at: float) -> Step:
+    after, effects = child_rested(state, mail, at)
+    after, closing = closed_if_quiet(after) if after != state else (after, [])
+    return after, [*effects, *closing]
+
+
 _BY_PHASE: dict[tuple[str, type[Any]], Rule] = {
     ("idle", Emptied): _begin_run,
     ("ready", Emptied): _go_on,
@@ -123,6 +139,7 @@ _BY_PHASE: dict[tuple[str, type[Any]], Rule] = {
     ("aborting", ModelFailed): call_closed,
     ("aborting", ToolEnded): tool_closed,
     ("aborting", ChildEnded): _last_child_ended,
+    ("aborting", ChildRested): _last_child_rested,
 }
 _BY_MAIL: dict[type[Any], Rule] = {
     Prompt: take_prompt,
@@ -131,6 +148,7 @@ _BY_MAIL: dict[type[Any], Rule] = {
     Asked: asked,
     ChildEnded: child_ended,
     ChildWoken: child_woken,
+    ChildRested: child_rested,
     Directed: _directed,
     TimerFired: _timer_fired,
 }

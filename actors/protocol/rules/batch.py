@@ -1,6 +1,6 @@
 """The tools of one answer: run side by side, their results kept until all are there, written in call order."""
 
-from actors.protocol.effects import AppendEntry, Effect, EndTurn
+from actors.protocol.effects import AppendEntry, CancelTimer, Effect, EndTurn
 from actors.protocol.mail import ToolEnded
 from actors.protocol.state import OpenCall, Step, TurnState
 from store.entries import MessageEntry
@@ -13,7 +13,8 @@ def tool_ended(state: TurnState, mail: ToolEnded, at: float) -> Step:
     state = take_result(state, mail)
     if any(call.result is None for call in state.tools):
         return state, []
-    effects = results(state)
+    effects: list[Effect] = [CancelTimer(wait.timer) for wait in state.waits]
+    effects += results(state)
     state = state.with_(phase="ready", work=None, tools=(), waits=(), is_turn_open=False, needs_call=True)
     return state, [*effects, EndTurn()]
 

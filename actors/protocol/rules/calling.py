@@ -25,6 +25,8 @@ from store.messages import AssistantMessage
 from store.wire import encode
 
 CUT_AT_LIMIT = "the reply was cut at the token limit before any text or whole tool call came"
+NO_CALL = "the reply announced a tool call, and none came"
+NOTHING_SAID = "the reply holds neither text nor a tool call"
 
 
 def ask_to_call(state: TurnState) -> Step:
@@ -80,10 +82,17 @@ def model_ended(state: TurnState, mail: ModelEnded, at: float) -> Step:
         tools = tuple(OpenCall(call.id, call.name) for call in mail.calls)
         state = state.with_(phase="tools", number=work, work=work, tools=tools)
         return state, [*effects, RunTools(work, tuple(call.id for call in mail.calls))]
-    ending = Ending("completed", mail.stop_reason)
-    if mail.stop_reason == "length" and not mail.has_text:
-        ending = Ending("failed", "length", CUT_AT_LIMIT)
+    ending = ending_of(mail.stop_reason, has_text=mail.has_text)
     return state.with_(phase="ready", is_turn_open=False, ending=ending), [*effects, EndTurn()]
+
+
+def ending_of(stop_reason: str, *, has_text: bool) -> Ending:
+    """How a run ends whose last answer asks for no tool. An answer without text is never a success."""
+    if stop_reason == "toolUse":
+        return Ending("failed", stop_reason, NO_CALL)
+    if not has_text:
+        return Ending("failed", stop_reason, CUT_AT_LIMIT if stop_reason == "length" else NOTHING_SAID)
+    return Ending("completed", stop_reason)
 
 
 def model_failed(state: TurnState, mail: ModelFailed, at: float) -> Step:
@@ -115,18 +124,18 @@ def directed_retry(state: TurnState, mail: Directed, at: float) -> Step:
             state = state.with_(phase="pausing", number=timer, timer=timer, retry=retry.attempt)
             return state, [EndLoop(will_retry=True), PublishEvent(start), StartTimer(timer, retry.delay_s)]
         case GiveUp():
-            effects: list[Effect] = [EndLoop(), *retry_failed(state)]
-            return state.with_(phase="ready", retry=0), effects
+            state, effects = retry_failed(state)
+            return state.with_(phase="ready"), [EndLoop(), *effects]
     raise TypeError(f"expected RetryAfter or GiveUp, found {mail.directive!r}")
 
 
-def retry_failed(state: TurnState) -> list[Effect]:
+def retry_failed(state: TurnState) -> Step:
     """The end of a retry that did not help, if one was under way."""
     if not state.retry:
-        return []
+        return state, []
     error = state.ending.error_message if state.ending else None
-    return [PublishEvent(AutoRetryEnd(success=False, attempt=state.retry, final_error=error))]
+    return state.with_(retry=0), [PublishEvent(AutoRetryEnd(success=False, attempt=state.retry, final_error=error))]
 
 
 def pause_ended(state: TurnState, mail: TimerFired, at: float) -> Step:
-    return ask_to_call(state.with_(timer=None, ending=None))
+    return ask_to_call(state.with_(timer=None, ending=None, needs_call=True))

@@ -45,15 +45,14 @@ def _refusal(mail: Prompt, reason: str) -> RefuseMail:
 
 
 def deliver(state: TurnState, at: float) -> Step:
-    """Hand over what waits: in the middle of a loop notices and steers, else everything."""
-    is_within = state.needs_call and state.is_loop_open
-    due = [queued for queued in state.queue if not is_within or queued.mode in {"steer", "auto"}]
+    """Hand over what waits: before a call that is needed anyway notices and steers, else everything."""
+    due = [queued for queued in state.queue if not state.needs_call or queued.mode in {"steer", "auto"}]
     effects: list[Effect] = []
     if state.notices:
         effects.append(AppendEntry(_notices_message(state.notices)))
-    effects += [AppendEntry(_mail_message(queued, at)) for queued in due]
+    effects += [AppendEntry(mail_message(queued, at)) for queued in due]
     kept = tuple(queued for queued in state.queue if queued not in due)
-    return state.with_(queue=kept, notices=(), is_woken=False), effects
+    return state.with_(queue=kept, notices=(), is_woken=bool(kept)), effects
 
 
 def _notices_message(notices: Sequence[Notice]) -> CustomMessageEntry:
@@ -74,7 +73,7 @@ def notice_text(name: str, outcome: str, text: str, error_message: str | None) -
     return f"## {name}: {outcome}{error}\n{text or '(no text)'}"
 
 
-def _mail_message(queued: Queued, at: float) -> MessageEntry | CustomMessageEntry:
+def mail_message(queued: Queued, at: float) -> MessageEntry | CustomMessageEntry:
     details = {"delivers": [queued.message_id]}
     if queued.sender == "user":
         content: tuple[Visible, ...] = (

@@ -12,12 +12,15 @@ from actors.protocol.effects import (
     Effect,
     EndLoop,
     EndTurn,
+    ReportRunning,
     SettleRun,
+    StartLoop,
     StartTimer,
 )
 from actors.protocol.mail import Abort, LedgerDrained, ModelEnded, ModelFailed, Stop, TimerFired, ToolEnded
 from actors.protocol.rules.batch import results, take_result
 from actors.protocol.rules.calling import retry_failed
+from actors.protocol.rules.delivery import mail_message
 from actors.protocol.state import Ending, OpenCall, Step, TurnState
 from store.context import interrupted
 from store.entries import MessageEntry, RunSettledEntry
@@ -33,7 +36,8 @@ NOT_RUN = "The run was aborted before this tool was run."
 def end_run(state: TurnState) -> Step:
     """Nothing is left to do. The root's run ends only after everything that was spent below is folded."""
     effects: list[Effect] = [EndLoop()] if state.is_loop_open else []
-    state = state.with_(is_loop_open=False)
+    state, retry = retry_failed(state.with_(is_loop_open=False))
+    effects += retry
     if state.running:
         return state.with_(phase="waiting"), effects
     if state.is_root:
@@ -50,7 +54,7 @@ def ledger_drained(state: TurnState, mail: LedgerDrained, at: float) -> Step:
     state = state.with_(work=None)
     if state.running:
         return state.with_(phase="waiting"), []
-    if state.queue and state.is_woken and not (state.is_aborted or state.is_over):
+    if (state.queue or state.notices) and state.is_woken and not (state.is_aborted or state.is_over):
         return state.with_(phase="ready"), []
     return _settle(state)
 
@@ -78,14 +82,17 @@ def _settle(state: TurnState) -> Step:
 
 def abort(state: TurnState, mail: Abort | Stop, at: float) -> Step:
     """End what is open: cancel work, abort children, then close every bracket and settle."""
-    is_stopping = state.is_stopping or isinstance(mail, Stop)
-    if state.phase in {"idle", "stopped"}:
-        phase = "stopped" if is_stopping else state.phase
-        return state.with_(phase=phase, is_stopping=is_stopping, reason=mail.reason), []
-    state = state.with_(is_stopping=is_stopping)
+    if state.phase == "stopped":
+        return state, []
+    state = state.with_(is_stopping=state.is_stopping or isinstance(mail, Stop))
     if state.phase in {"aborting", "draining"}:
         return state.with_(is_aborted=True), []
-    effects: list[Effect] = [CancelTimer(wait.timer) for wait in state.waits]
+    effects: list[Effect] = []
+    if state.phase == "idle":
+        if not state.will_run and not state.running:
+            return state.with_(phase="stopped" if state.is_stopping else "idle", reason=mail.reason), []
+        state, effects = _unstarted_run(state, at)
+    effects += [CancelTimer(wait.timer) for wait in state.waits]
     if state.timer is not None:
         effects.append(CancelTimer(state.timer))
     outcome = mail.outcome if isinstance(mail, Abort) else "aborted"
@@ -111,15 +118,24 @@ def abort(state: TurnState, mail: Abort | Stop, at: float) -> Step:
     return _closed(state, effects)
 
 
+def _unstarted_run(state: TurnState, at: float) -> Step:
+    """A run that an abort ends before its first step: whoever waits for it hears an end, and the journal says what was asked."""
+    state = state.with_(phase="ready", run=state.run + 1, retry=0)
+    asked = [queued for queued in state.queue if not queued.is_recorded]
+    if not asked:
+        return state, [ReportRunning()]
+    messages = [AppendEntry(mail_message(queued, at)) for queued in asked]
+    state = state.with_(queue=tuple(queued for queued in state.queue if queued.is_recorded))
+    return state, [ReportRunning(), StartLoop(), *messages, EndLoop()]
+
+
 def call_closed(state: TurnState, mail: ModelEnded | ModelFailed, at: float) -> Step:
     """The call that was cancelled has ended. Its answer is kept, with an error result for each whole call in it."""
     if mail.work != state.work or state.tools:
         return state, []
     effects: list[Effect] = [AppendEntry(MessageEntry(message=mail.message))]
     if isinstance(mail, ModelEnded) or mail.failure is None:
-        effects += [
-            AppendEntry(_error_result(ToolCall(id=call.id, name=call.name), NOT_RUN, at)) for call in mail.calls
-        ]
+        effects += [AppendEntry(not_run(call.id, call.name, int(at * 1000))) for call in mail.calls]
     return _closed(state.with_(work=None), effects)
 
 
@@ -155,13 +171,14 @@ def _encoded(message: ToolResultMessage) -> msgspec.Raw:
     return msgspec.Raw(encode(message))
 
 
-def _error_result(call: ToolCall, text: str, at: float) -> MessageEntry:
+def not_run(call_id: str, name: str, timestamp: int) -> MessageEntry:
+    """The result of a call of an answer that an abort cut off."""
     message = ToolResultMessage(
-        tool_call_id=call.id,
-        tool_name=call.name,
-        content=(TextContent(text=text),),
+        tool_call_id=call_id,
+        tool_name=name,
+        content=(TextContent(text=NOT_RUN),),
         is_error=True,
-        timestamp=int(at * 1000),
+        timestamp=timestamp,
     )
     return MessageEntry(message=_encoded(message))
 
@@ -179,8 +196,5 @@ def _closed(state: TurnState, effects: list[Effect]) -> Step:
         effects.append(CancelTimer(state.timer))
     if state.is_turn_open:
         effects.append(EndTurn())
-    if state.is_loop_open:
-        effects.append(EndLoop())
-    effects += retry_failed(state)
-    state, settling = end_run(state.with_(timer=None, tools=(), is_turn_open=False, is_loop_open=False))
+    state, settling = end_run(state.with_(timer=None, tools=(), is_turn_open=False))
     return state, [*effects, *settling]

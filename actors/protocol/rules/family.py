@@ -1,6 +1,7 @@
 """Children: asked for, admitted, ended, waited for."""
 
 from actors.protocol.effects import (
+    AbortChildren,
     Answer,
     AppendEntry,
     CancelTimer,
@@ -10,11 +11,12 @@ from actors.protocol.effects import (
     HandleOf,
     PublishEvent,
     RefusalOf,
+    ReportRunning,
     ReportsOn,
     StartChild,
     StartTimer,
 )
-from actors.protocol.mail import Asked, ChildEnded, ChildWoken, Directed, TimerFired
+from actors.protocol.mail import Asked, ChildEnded, ChildRested, ChildWoken, Directed, TimerFired
 from actors.protocol.questions import Admit, MaySpawn, Refuse
 from actors.protocol.state import Asking, Kin, Notice, Step, TurnState, Wait, without
 from actors.protocol.tools import ListFamily, Spawn, WaitFor
@@ -103,14 +105,6 @@ def child_ended(state: TurnState, mail: ChildEnded, at: float) -> Step:
     child = next((kin for kin in state.running if kin.session_id == mail.session_id), None)
     if child is None:
         return state, []
-    settled = ChildSettledEntry(
-        child_session_id=mail.session_id,
-        run=mail.run,
-        outcome=mail.outcome,
-        stop_reason=mail.stop_reason,
-        error_message=mail.error_message,
-        text=mail.text,
-    )
     notice = Notice(mail.session_id, child.name, mail.run, mail.outcome, mail.text, mail.error_message)
     state = state.with_(
         kin=without(state.kin, mail.session_id),
@@ -118,15 +112,38 @@ def child_ended(state: TurnState, mail: ChildEnded, at: float) -> Step:
         is_woken=state.is_woken or not (state.is_aborted or state.is_over),
     )
     state, effects = _end_waits(state, "settled")
-    return state, [AppendEntry(settled), *effects]
+    return state, [AppendEntry(child_settled(mail)), *effects]
+
+
+def child_settled(mail: ChildEnded) -> ChildSettledEntry:
+    """What the parent's journal says of it, which is the notice."""
+    return ChildSettledEntry(
+        child_session_id=mail.session_id,
+        run=mail.run,
+        outcome=mail.outcome,
+        stop_reason=mail.stop_reason,
+        error_message=mail.error_message,
+        text=mail.text,
+    )
 
 
 def child_woken(state: TurnState, mail: ChildWoken, at: float) -> Step:
-    """A settled child will run again, so this session's run does not end before it."""
+    """A settled child will run again, so this session's run does not end before it. An abort that is under way is for it too."""
     kin = tuple(
         Kin(child.session_id, child.name, True) if child.session_id == mail.session_id else child for child in state.kin
     )
-    return state.with_(kin=kin), []
+    effects: list[Effect] = []
+    if state.phase == "idle" and kin != state.kin:
+        effects = [ReportRunning()]
+    elif state.phase == "aborting" and kin != state.kin:
+        effects = [AbortChildren((mail.session_id,), state.reason)]
+    return state.with_(kin=kin), effects
+
+
+def child_rested(state: TurnState, mail: ChildRested, at: float) -> Step:
+    """A child that was woken had nothing to do after all, so there is no end to tell of."""
+    state = state.with_(kin=without(state.kin, mail.session_id))
+    return _end_waits(state, "settled")
 
 
 def end_waits_for_message(state: TurnState) -> Step:
