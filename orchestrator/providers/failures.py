@@ -43,7 +43,8 @@ _WORDS: tuple[tuple[FailureKind, str], ...] = (
     ),
     (
         "refusal",
-        "content_filter content_policy_violation responsibleaipolicyviolation invalid_prompt safety sensitive refusal",
+        "content_filter content_policy_violation responsibleaipolicyviolation invalid_prompt safety sensitive refusal "
+        "image_content_policy_violation bio_policy misalignment_policy_violation",
     ),
     ("timeout", "timeout_error timeout request_timeout deadline_exceeded"),
     ("network", "network_error"),
@@ -54,6 +55,7 @@ _CODES: dict[str, FailureKind] = {code: kind for kind, codes in _WORDS for code 
 _VAGUE_CODES = frozenset({"invalid_request_error", "invalid_request", "invalid_argument", "bad_request"}) | frozenset(
     {"not_found_error", "not_found", "model_not_found", "request_too_large", "unsupported_parameter", "invalid_value"}
 )
+_VAGUE_BEGINNINGS = ("invalid_", "unsupported_", "image_", "empty_image_", "failed_to_download_image")
 _STATUSES: dict[int, FailureKind] = {
     401: "auth",
     402: "quota",
@@ -67,6 +69,8 @@ _STATUSES: dict[int, FailureKind] = {
 }
 # These two are said loosely: a text, or for `server` the status, may know better.
 _LOOSE_KINDS = frozenset({"rate_limited", "server"})
+_REQUEST_ID_HEADERS = frozenset({"request-id", "x-request-id"})
+_REQUEST_ID = re.compile(r"[\x21-\x7e]{1,200}")
 # A limit that lifts by itself in seconds, though some providers call it a quota.
 _SOON = re.compile(r"(?:retry|try again) in [0-9.]+ ?m?s\b|per[ _-]?(?:minute|second)", re.IGNORECASE)
 _TEXTS: tuple[tuple[FailureKind, re.Pattern[str]], ...] = (
@@ -122,17 +126,27 @@ def classify(
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = body.decode(errors="replace").strip()
-    return classify_error(value, status=status, wait_s=wait_s)
+    request_id = next((headers[name] for name in headers if name.lower() in _REQUEST_ID_HEADERS), None)
+    return classify_error(value, status=status, wait_s=wait_s, request_id=request_id)
 
 
-def classify_error(value: Any, *, status: int | None = None, wait_s: float | None = None) -> ModelFailure:
-    """The failure that an error object means, also one inside of a stream: a status of success says nothing then."""
+def classify_error(
+    value: Any, *, status: int | None = None, wait_s: float | None = None, request_id: str | None = None
+) -> ModelFailure:
+    """The failure that an error object means, also one inside of a stream: a status of success says nothing then.
+
+    `request_id`: what the provider's support asks for, where the object does not hold it itself.
+    """
     texts, codes = _told(value)
     if status is None or status < 300:
         status = next((int(code) for code in codes if re.fullmatch("[45][0-9]{2}", code)), None)
     words = [code for code in codes if code != str(status)]
-    notes = ", ".join([*words, f"HTTP {status}"] if status is not None else words)
     text = ": ".join(texts)
+    id = value.get("request_id", request_id) if isinstance(value, dict) else request_id
+    has_id = isinstance(id, str) and _REQUEST_ID.fullmatch(id) and id not in text
+    notes = ", ".join(
+        [*words, *([f"HTTP {status}"] if status is not None else []), *([f"request {id}"] if has_id else [])]
+    )
     if not text and not words and not _is_empty(value):
         text = msgspec.json.encode(value).decode()
     said = bounded(text) or NO_MESSAGE
@@ -165,7 +179,7 @@ def _kind(status: int | None, text: str, codes: list[str]) -> FailureKind:
         return _STATUSES[status]
     if exact:
         return exact[0]
-    is_vague = status is None and not _VAGUE_CODES.isdisjoint(words)
+    is_vague = status is None and any(word in _VAGUE_CODES or word.startswith(_VAGUE_BEGINNINGS) for word in words)
     return "invalid_request" if is_vague or (status is not None and status < 500) else "server"
 
 

@@ -1,7 +1,6 @@
 """The request of OpenAI's chat completions: what a session says, in the words of that format."""
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -10,6 +9,7 @@ import msgspec
 
 from actors.protocol.model import ModelRequest, ToolSpec
 from orchestrator.providers.quirks import Quirks
+from orchestrator.providers.text import encoded_json
 from store.context import ModelMessage
 from store.messages import (
     AssistantMessage,
@@ -27,15 +27,11 @@ from store.messages import (
 THINKING_MEMBERS = ("reasoning_content", "reasoning", "reasoning_text")
 
 
-def encoded_body(request: ModelRequest, quirks: Quirks) -> bytes:
-    body = body_of(request, quirks)
-    try:
-        return msgspec.json.encode(body)
-    except UnicodeEncodeError:  # half a surrogate pair, which no server takes
-        return json.dumps(body, ensure_ascii=False).encode(errors="replace")
+def encoded_body(request: ModelRequest, quirks: Quirks, service_tier: str | None = None) -> bytes:
+    return encoded_json(body_of(request, quirks, service_tier))
 
 
-def body_of(request: ModelRequest, quirks: Quirks) -> dict[str, Any]:
+def body_of(request: ModelRequest, quirks: Quirks, service_tier: str | None = None) -> dict[str, Any]:
     """The body of a streamed call."""
     body: dict[str, Any] = {
         "model": request.model.id,
@@ -50,6 +46,8 @@ def body_of(request: ModelRequest, quirks: Quirks) -> dict[str, Any]:
         body[quirks.max_tokens] = request.model.max_output
     if quirks.takes_cache_key:
         body["prompt_cache_key"] = request.session_id
+    if service_tier is not None:
+        body["service_tier"] = service_tier
     return body | _thinking(request.thinking, quirks)
 
 

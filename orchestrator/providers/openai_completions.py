@@ -1,14 +1,13 @@
 """OpenAI's chat completions, and the many servers that are compatible with them."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import attrs
 
 from actors.protocol.model import (
     BlockEnded,
     Chunk,
-    FailureKind,
     Hear,
     ModelFailure,
     ModelRequest,
@@ -18,62 +17,38 @@ from actors.protocol.model import (
     ThinkingChunk,
     UsageReported,
 )
-from orchestrator.providers.failures import classify_error
-from orchestrator.providers.http import Http
+from orchestrator.providers.endings import Endings
 from orchestrator.providers.openai_body import THINKING_MEMBERS, encoded_body
 from orchestrator.providers.openai_usage import Counts
-from orchestrator.providers.post import Post
 from orchestrator.providers.quirks import quirks_of
+from orchestrator.providers.remote import Remote
 from orchestrator.providers.sse import Event
-from orchestrator.providers.text import Halves, decoded_json, whole_characters
+from orchestrator.providers.stream_json import is_error, object_of, told_failure
+from orchestrator.providers.text import Halves, whole_characters
 from orchestrator.providers.tool_calls import CallReader
 
-Notice = Callable[[str, str], None]
-"""Hears of a provider's oddity: the id of the session, and what was odd."""
-_SHOWN_CHARS = 200
-
-_ENDS: dict[str, Literal["stop", "length", "toolUse"]] = {
-    **dict.fromkeys(("stop", "end", "eos", "end_turn", "stop_sequence"), "stop"),
-    **dict.fromkeys(("length", "max_tokens", "model_length"), "length"),
-    **dict.fromkeys(("tool_calls", "function_call", "tool_use"), "toolUse"),
-}
-_FAILING_ENDS: dict[str, FailureKind] = {
-    "content_filter": "refusal",
-    "sensitive": "refusal",
-    "safety": "refusal",
-    "refusal": "refusal",
-    "network_error": "network",
-    "error": "server",
-}
-
-
-def _unheard(session_id: str, text: str) -> None:
-    pass
+_ENDINGS = Endings(
+    reasons={
+        **dict.fromkeys(("stop", "end", "eos", "end_turn", "stop_sequence"), "stop"),
+        **dict.fromkeys(("length", "max_tokens", "model_length"), "length"),
+        **dict.fromkeys(("tool_calls", "function_call", "tool_use"), "toolUse"),
+    },
+    failures={
+        **dict.fromkeys(("content_filter", "sensitive", "safety", "refusal"), "refusal"),
+        "network_error": "network",
+        "error": "server",
+    },
+    usual={"stop": "stop", "length": "length", "toolUse": "tool_calls"},
+)
 
 
 @attrs.define
-class OpenAICompletions:
-    """The port to a model, over `base_url` (with its `/v1`). One serves all models of its provider.
-
-    `headers` are sent as they are and win over the one made of `api_key`.
-    """
-
-    http: Http = attrs.field(repr=False)
-    base_url: str = attrs.field(repr=False)
-    api_key: str | None = attrs.field(default=None, repr=False)
-    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
-    notice: Notice = attrs.field(default=_unheard, repr=False)
+class OpenAICompletions(Remote):
+    """The port to a model, over `base_url` (with its `/v1`). One serves all models of its provider."""
 
     async def call(self, request: ModelRequest, hear: Hear) -> ReplyEnd | ModelFailure:
         quirks = quirks_of(self.base_url, request.model.provider)
-        base, _, query = self.base_url.partition("?")
-        url = f"{base.rstrip('/')}/chat/completions{f'?{query}' if query else ''}"
-        key = {}
-        if self.api_key:
-            is_bearer = quirks.key_header == "authorization"
-            key[quirks.key_header] = f"Bearer {self.api_key}" if is_bearer else self.api_key
-        own = {name.lower(): value for name, value in self.headers.items()}
-        post = Post(url, key | own, encoded_body(request, quirks))
+        post = self.post("/chat/completions", encoded_body(request, quirks, self.service_tier), quirks.key_header)
         counts = Counts(lambda text: self.notice(request.session_id, text), quirks.is_reasoning_extra)
         reader = CompletionReader(hear, counts, f"call_{request.call}", post.redacted)
         end = await reader.end(await self.http.post(post, reader.take))
@@ -100,22 +75,13 @@ class CompletionReader:
 
     async def take(self, event: Event) -> bool:
         """Hear one event; True when no more is wanted."""
-        data = event.data.strip()
-        if not data or data == "[DONE]":
-            return bool(data)
-        try:
-            value = decoded_json(data)
-        except ValueError:
-            value = None
-        if not isinstance(value, dict):
-            if not event.is_cut:
-                shown = self.redacted(data)[:_SHOWN_CHARS]
-                self._failure = ModelFailure(
-                    kind="server", message=f"expected JSON objects in the stream, found {shown!r}"
-                )
+        if event.data.strip() == "[DONE]":
             return True
-        if event.type == "error" or _is_error(value):
-            self._failure = self._told_failure(value, data)
+        value = object_of(event, self.redacted)
+        if value is None:
+            return False
+        if isinstance(value, ModelFailure) or is_error(event, value):
+            self._failure = value if isinstance(value, ModelFailure) else told_failure(event, self.redacted)
             return True
         for chunk in self._chunks(value):
             await self.hear(chunk)
@@ -130,31 +96,11 @@ class CompletionReader:
             return self._failure
         if self._finish is None:
             return failure or ModelFailure(kind="incomplete", message="the stream ended without a finish reason")
-        word = self._finish.lower()
-        reason = _ENDS.get(word)
-        if reason is None:
-            return ModelFailure(
-                kind=_FAILING_ENDS.get(word, "invalid_request"),
-                message=f"the provider ended the reply with the finish reason {self._finish!r}",
-                raw=self._finish,
-            )
-        if reason == "toolUse" and not self._calls.calls:
-            return ModelFailure(
-                kind="incomplete", message="the provider announced tool calls and sent none", raw=self._finish
-            )
-        for chunk in [*self._closed(), *self._calls.end()]:
-            await self.hear(chunk)
-        if reason == "stop" and self._calls.calls:
-            reason = "toolUse"
-        return ReplyEnd(reason, raw=None if word == _USUAL_WORDS[reason] else self._finish)
-
-    def _told_failure(self, value: Any, data: str) -> ModelFailure:
-        try:
-            value = decoded_json(self.redacted(data))  # before anything is cut off: half a key would not be found
-        except ValueError:
-            pass
-        error = value.get("error") if isinstance(value, dict) else None
-        return classify_error(value if error in _NO_ERROR else {"error": error})
+        end = _ENDINGS.end(self._finish, has_calls=bool(self._calls.calls))
+        if isinstance(end, ReplyEnd):
+            for chunk in [*self._closed(), *self._calls.end(is_cut=end.stop_reason == "length")]:
+                await self.hear(chunk)
+        return end
 
     def _new_index(self) -> int:
         self._next_index += 1
@@ -222,14 +168,6 @@ class _OpenBlock:
         if rest := self.halves.rest():
             yield TextChunk(self.index, rest) if self.kind == "text" else ThinkingChunk(self.index, rest)
         yield BlockEnded(self.index)
-
-
-_NO_ERROR = (None, "", False)
-_USUAL_WORDS = {"stop": "stop", "length": "length", "toolUse": "tool_calls"}
-
-
-def _is_error(value: dict[str, Any]) -> bool:
-    return value.get("error") not in _NO_ERROR or value.get("type") == "error" or value.get("object") == "error"
 
 
 def _texts(delta: dict[str, Any]) -> Iterator[tuple[str, str | None, str]]:

@@ -1,9 +1,10 @@
 """Where servers that are compatible with OpenAI's chat completions differ: data, looked up by host or provider name."""
 
 from typing import Literal
-from urllib.parse import urlsplit
 
 import msgspec
+
+from orchestrator.providers.lookup import row_of
 
 
 class Quirks(msgspec.Struct, frozen=True):
@@ -38,8 +39,7 @@ _QWEN = Quirks(thinking="enable_thinking")
 _XAI = Quirks(is_reasoning_extra=True)
 _ZAI = Quirks(thinking="thinking", wants_reasoning_back=True)
 
-# A key with a dot is a host and covers those below it; the others are names of providers, for servers behind a proxy. A
-# provider named "openai" may stand for any server: OPENAI_BASE_URL is how people point at one.
+# Keys as in `row_of`. No row is named "openai": that may be any server, OPENAI_BASE_URL is how people point at one.
 QUIRKS: dict[str, Quirks] = {
     "api.openai.com": _OPENAI,
     "openai.azure.com": Quirks(key_header="api-key", max_tokens="max_completion_tokens", efforts=()),
@@ -65,13 +65,5 @@ QUIRKS: dict[str, Quirks] = {
 
 
 def quirks_of(base_url: str, provider: str) -> Quirks:
-    """The row of the host in `base_url` or of a host above it, else that of the provider's name, else the defaults."""
-    try:
-        host = urlsplit(base_url).hostname or ""
-    except ValueError:
-        host = ""
-    while "." in host:
-        if host in QUIRKS:
-            return QUIRKS[host]
-        host = host.partition(".")[2]
-    return QUIRKS.get(provider, Quirks()) if "." not in provider else Quirks()
+    """The ways of the server at `base_url`, which the configuration calls `provider`."""
+    return row_of(QUIRKS, base_url, provider, Quirks())

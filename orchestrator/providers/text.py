@@ -23,6 +23,22 @@ def decoded_json(text: str) -> Any:
         raise ValueError("nested too deeply") from error
 
 
+def is_object(text: str) -> bool:
+    """Whether `text` is a JSON object to its end, so that nothing can be added to it."""
+    try:
+        return isinstance(decoded_json(text), dict)
+    except ValueError:
+        return False
+
+
+def encoded_json(value: Any) -> bytes:
+    """`value` as a body that every server takes."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # half a surrogate pair, which no server takes
+        return json.dumps(value, ensure_ascii=False).encode(errors="replace")
+
+
 @attrs.define
 class Halves:
     """Joins the halves of characters that a server cut between two pieces, by UTF-16 units. A half alone is U+FFFD."""

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from actors.protocol.model import BlockEnded, CallArguments, CallStarted, Chunk
-from orchestrator.providers.text import Halves, decoded_json, whole_characters
+from orchestrator.providers.text import Halves, decoded_json, is_object, whole_characters
 
 
 @attrs.define
@@ -56,9 +56,14 @@ class CallReader:
         call.pieces.append(piece)
         yield from self._told(call, piece)
 
-    def end(self) -> Iterator[Chunk]:
-        """The end of all calls; arguments that are blank become `{}`."""
+    def end(self, *, is_cut: bool = False) -> Iterator[Chunk]:
+        """The end of all calls; arguments that are blank become `{}`.
+
+        `is_cut`: by the token limit. Then a call without a whole object is left as it is, for it may be half a call.
+        """
         for call in self.calls:
+            if is_cut and not is_object(call.json):
+                continue
             piece = call.halves.rest()
             call.pieces.append(piece)
             yield from self._told(call, piece, is_last=True)

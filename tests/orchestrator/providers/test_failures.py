@@ -156,6 +156,27 @@ def test_an_error_with_a_code_alone_shows_it() -> None:
     assert classify(400, b'{"error":{"code":"c1","message":null}}', {}).message == f"{NO_MESSAGE} (c1, HTTP 400)"
 
 
+@pytest.mark.parametrize(
+    ("body", "headers", "message"),
+    [
+        ({"request_id": "req_01A"} | OVERLOADED, {}, "Overloaded (overloaded_error, HTTP 529, request req_01A)"),
+        (OVERLOADED, {"Request-Id": "req_01A"}, "Overloaded (overloaded_error, HTTP 529, request req_01A)"),
+        (nested("No"), {"x-request-id": "req_0b"}, "No (HTTP 529, request req_0b)"),
+        (nested("No. Mention req_0b."), {"x-request-id": "req_0b"}, "No. Mention req_0b. (HTTP 529)"),
+        ({"request_id": "a"} | nested("No"), {"x-request-id": "b"}, "No (HTTP 529, request a)"),
+        ({"request_id": {"a": 1}} | nested("No"), {"x-request-id": ""}, "No (HTTP 529)"),
+        ({"request_id": "x" * 300} | nested("No"), {}, "No (HTTP 529)"),
+    ],
+)
+def test_what_the_providers_support_asks_for_is_kept(body: Any, headers: dict[str, str], message: str) -> None:
+    assert classify(529, json.dumps(body).encode(), headers).message == message
+
+
+@pytest.mark.parametrize("code", ["invalid_image_format", "image_too_large", "unsupported_image_media_type"])
+def test_an_error_of_the_request_inside_of_a_stream_is_not_tried_again(code: str) -> None:
+    assert classify_error({"error": {"code": code, "message": "No"}}).kind == "invalid_request"
+
+
 def test_a_long_text_is_bounded_and_says_so() -> None:
     message = classify(500, b"x" * 3 * TEXT_CHARS, {}).message
 

@@ -253,6 +253,17 @@ async def test_calls_and_the_finish_reason_must_agree() -> None:
     assert end.kind == "incomplete"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "is_whole"), [("", False), ("{", False), ('{"a":1', False), ("{}", True), ('{"a":1}', True)]
+)
+async def test_a_call_that_the_token_limit_may_have_cut_does_not_end(arguments: str, is_whole: bool) -> None:
+    chunks, end = await read(piece(content="a"), piece(tool_calls=call(0, "a", "b", arguments)), piece("length"))
+
+    assert end == ReplyEnd("length")
+    assert (BlockEnded(1) in chunks) == is_whole
+    assert CallArguments(1, "{}") not in chunks or arguments == "{}"
+
+
 OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
 
 
