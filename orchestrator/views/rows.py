@@ -5,13 +5,13 @@ from typing import Literal
 
 import msgspec
 
-from orchestrator.views.context_size import context_tokens
 from orchestrator.views.digest import Digest, digest, prompt_words
 from orchestrator.views.doing import Activity, activity
 from orchestrator.views.spent import Spent, spent
 from orchestrator.views.states import State, state
 from orchestrator.views.stored import Member, Stored, members
 from store.context import dangling_calls, last_assistant
+from store.size import context_tokens
 from store.times import unix_s
 from store.usage import Spend, Usage, usage_of
 
