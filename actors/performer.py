@@ -35,8 +35,10 @@ from actors.protocol.effects import (
     StartLoop,
     StartTimer,
     StartTurn,
+    Summarise,
 )
 from actors.protocol.mail import Abort, Asked, ChildEnded, Directed, LedgerDrained, TimerFired
+from actors.protocol.questions import MayCall, Question
 from actors.protocol.rules.ending import not_run
 from actors.protocol.tools import (
     ChildReport,
@@ -47,12 +49,14 @@ from actors.protocol.tools import (
     Refused,
     Waited,
 )
+from actors.summary import Summary
 from actors.supervisor import Supervisor
 from actors.tool_calls import ToolRun
 from store.entries import ChildSettledEntry, Known, MessageEntry
 from store.events import AgentMessage, AutoRetryEnd, AutoRetryStart
 from store.messages import AssistantMessage, ToolCall
 from store.repair import SETTLED_TEXT_BYTES, bounded
+from store.size import context_tokens
 from store.wire import encode
 
 
@@ -136,7 +140,9 @@ class Performer:
                 if timer in self._timers:
                     self._timers[timer].cancel()
             case Consult(question_id, question):
-                self.row.mailbox.put(Directed(question_id, self.supervisor.consult(question)))
+                self._consult(question_id, question)
+            case Summarise(work, instructions):
+                self._start_summary(work, instructions)
             case StartChild(admitted, request):
                 self.supervisor.start_child(self.row, admitted, request, self._answer_id)
             case Answer(ask_id, value):
@@ -170,6 +176,24 @@ class Performer:
             self.row.mailbox.put(signal)
 
         self.nursery.start_soon(run)
+
+    def _start_summary(self, work: int, instructions: str | None) -> None:
+        scope = trio.CancelScope()
+        self._scopes[work] = [scope]
+
+        async def run() -> None:
+            signal = await Summary(self.supervisor, self.row, self.outbox, work, instructions, scope).run()
+            self._scopes.pop(work, None)
+            self.row.mailbox.put(signal)
+
+        self.nursery.start_soon(run)
+
+    def _consult(self, question_id: int, question: Question) -> None:
+        if isinstance(question, MayCall):
+            _, info = self.supervisor.workshop.model(self.row.model)
+            tokens = context_tokens(self.outbox.tree.path()) if info.context_window else 0
+            question = msgspec.structs.replace(question, context_tokens=tokens or 0, window=info.context_window)
+        self.row.mailbox.put(Directed(question_id, self.supervisor.consult(question)))
 
     def _start_tools(self, work: int, call_ids: tuple[str, ...]) -> None:
         runs: list[ToolRun] = []

@@ -51,6 +51,13 @@ class CallModel(msgspec.Struct, frozen=True):
     call: int
 
 
+class Summarise(msgspec.Struct, frozen=True):
+    """Summarise what came before; ends in one Summarised or SummaryFailed."""
+
+    work: int
+    instructions: str | None = None
+
+
 class RunTools(msgspec.Struct, frozen=True):
     """Run the calls of the last answer side by side; each ends in one ToolEnded."""
 
@@ -161,6 +168,7 @@ Effect = (
     | StartTurn
     | EndTurn
     | CallModel
+    | Summarise
     | RunTools
     | CancelWork
     | AbortChildren

@@ -5,7 +5,7 @@ import msgspec
 from actors.protocol.model import ModelFailure
 from actors.protocol.questions import Directive
 from actors.protocol.tools import FamilyRequest
-from store.entries import Mode, Origin, Outcome
+from store.entries import CompactionEntry, Mode, Origin, Outcome, UsageEntry
 from store.messages import Visible
 
 
@@ -33,6 +33,12 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
     reason: str = "stopped"
 
 
+class CompactNow(msgspec.Struct, frozen=True, tag="compact_now"):
+    """Summarise what came before: at once when idle, else before the next model call."""
+
+    instructions: str | None = None
+
+
 class CallPart(msgspec.Struct, frozen=True):
     """A tool call of an answer. `error` is there when its arguments were no JSON object."""
 
@@ -58,6 +64,22 @@ class ModelFailed(msgspec.Struct, frozen=True, tag="model_failed"):
     message: msgspec.Raw
     failure: ModelFailure | None
     calls: tuple[CallPart, ...] = ()
+
+
+class Summarised(msgspec.Struct, frozen=True, tag="summarised"):
+    """The summary `work` is whole."""
+
+    work: int
+    entry: CompactionEntry
+
+
+class SummaryFailed(msgspec.Struct, frozen=True, tag="summary_failed"):
+    """There is no summary, and why. `usage` is what the calls for it were billed, if they were. `is_aborted`: it was cancelled."""
+
+    work: int
+    reason: str
+    usage: UsageEntry | None = None
+    is_aborted: bool = False
 
 
 class ToolEnded(msgspec.Struct, frozen=True, tag="tool_ended"):
@@ -120,10 +142,12 @@ class Emptied(msgspec.Struct, frozen=True, tag="emptied"):
     """The mailbox has been emptied: what arrived together has been heard, so what comes next can be decided."""
 
 
-Command = Prompt | Abort | Stop
+Command = Prompt | Abort | Stop | CompactNow
 Signal = (
     ModelEnded
     | ModelFailed
+    | Summarised
+    | SummaryFailed
     | ToolEnded
     | ChildEnded
     | ChildWoken

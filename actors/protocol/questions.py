@@ -4,20 +4,28 @@ import msgspec
 
 from actors.protocol.model import ModelFailure
 from actors.protocol.tools import Spawn
+from store.events import Reason
 
 
 class MayCall(msgspec.Struct, frozen=True, tag="may_call"):
-    """May this session call its model once more?"""
+    """May this session call its model once more? `passes`: summaries made since there was progress; None: no more of them.
+
+    The performer adds how many tokens the context holds and the model's window (0: not known).
+    """
 
     session_id: str
+    passes: int | None = 0
+    context_tokens: int = 0
+    window: int = 0
 
 
 class CallFailed(msgspec.Struct, frozen=True, tag="call_failed"):
-    """A model call failed; `retry` retries of this call were made before."""
+    """A model call failed; `retry` retries of this call were made before. An overflow may be compacted away, once per prompt."""
 
     session_id: str
     failure: ModelFailure
     retry: int
+    may_compact: bool = True
 
 
 class MaySpawn(msgspec.Struct, frozen=True, tag="may_spawn"):
@@ -46,6 +54,12 @@ class RetryAfter(msgspec.Struct, frozen=True, tag="retry_after"):
     delay_s: float
     attempt: int
     max_attempts: int
+
+
+class Compact(msgspec.Struct, frozen=True, tag="compact"):
+    """Summarise what came before, first."""
+
+    reason: Reason
 
 
 class GiveUp(msgspec.Struct, frozen=True, tag="give_up"):
@@ -81,4 +95,4 @@ class Escalate(msgspec.Struct, frozen=True, tag="escalate"):
     reason: str
 
 
-Directive = Go | RetryAfter | GiveUp | Admit | Refuse | Restart | Escalate
+Directive = Go | Compact | RetryAfter | GiveUp | Admit | Refuse | Restart | Escalate

@@ -8,6 +8,7 @@ import msgspec
 from actors.protocol.effects import Effect
 from actors.protocol.tools import Spawn, notice_id
 from store.entries import Mode, Outcome
+from store.events import Reason
 from store.messages import Visible
 
 Phase = Literal[
@@ -18,6 +19,7 @@ Phase = Literal[
     "tools",  # a batch of tools is open
     "judging",  # a call failed and the supervisor is asked what to do
     "pausing",  # the delay before a retry
+    "compacting",  # a summary is being made
     "waiting",  # the loop has ended; children are running
     "draining",  # the root waits for the ledger
     "aborting",  # what is open is being ended
@@ -91,11 +93,19 @@ class Ending(msgspec.Struct, frozen=True):
     error_message: str | None = None
 
 
+class Compacting(msgspec.Struct, frozen=True):
+    """The summary that is being made. `is_alone`: outside of a run."""
+
+    reason: Reason
+    is_alone: bool = False
+
+
 class TurnState(msgspec.Struct, frozen=True):
     """One session's place in its conversation. `number` is the last id given to work, timers and questions.
 
     `ending` is how the run ends if nothing comes in between. `is_woken`: something arrived that begins a run when the session
-    is idle; what an abort left behind does not.
+    is idle; what an abort left behind does not. `passes`: summaries since there was progress; `may_compact`: none has failed since
+    the last prompt. `is_asked_to_compact`: a person asked for one, with `instructions`.
     """
 
     session_id: str
@@ -114,6 +124,11 @@ class TurnState(msgspec.Struct, frozen=True):
     waits: tuple[Wait, ...] = ()
     asking: tuple[Asking, ...] = ()
     retry: int = 0
+    compacting: Compacting | None = None
+    passes: int = 0
+    may_compact: bool = True
+    is_asked_to_compact: bool = False
+    instructions: str | None = None
     is_loop_open: bool = False
     is_turn_open: bool = False
     needs_call: bool = False

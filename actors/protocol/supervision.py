@@ -4,10 +4,12 @@ import difflib
 
 import msgspec
 
+from actors.protocol.compaction import MAX_PASSES, CompactionPolicy
 from actors.protocol.limits import RESTARTS, Limits, recent
 from actors.protocol.questions import (
     Admit,
     CallFailed,
+    Compact,
     Crashed,
     Directive,
     Escalate,
@@ -45,6 +47,7 @@ class TreeState(msgspec.Struct, frozen=True):
     children: int = 0
     turns: int = 0
     models: frozenset[str] = frozenset()
+    compaction: CompactionPolicy = CompactionPolicy()
 
     def with_member(self, session_id: str, member: Member) -> "TreeState":
         return msgspec.structs.replace(self, members={**self.members, session_id: member})
@@ -62,8 +65,10 @@ def decide(tree: TreeState, question: Question, draw: Draw) -> tuple[TreeState, 
     """The tree after the decision, and the decision."""
     match question:
         case MayCall():
-            return _may_call(tree)
+            return _may_call(tree, question)
         case CallFailed():
+            if question.failure.kind == "overflow" and question.may_compact and tree.compaction.enabled:
+                return tree, Compact("overflow")
             delay = retry_delay(tree.retry, question.retry + 1, question.failure, draw.jitter)
             if delay is None:
                 return tree, GiveUp()
@@ -74,11 +79,20 @@ def decide(tree: TreeState, question: Question, draw: Draw) -> tuple[TreeState, 
             return _crashed(tree, question, draw)
 
 
-def _may_call(tree: TreeState) -> tuple[TreeState, Directive]:
+def _may_call(tree: TreeState, question: MayCall) -> tuple[TreeState, Directive]:
     allowed = tree.limits.max_turns
     if allowed is not None and tree.turns >= allowed:
         reason = f"the limit of {allowed} turns for the whole tree is reached; raise it with --max-turns"
         return tree, Refuse("max_turns", tree.turns + 1, allowed, tree.root_id, reason)
+    if question.passes is not None and tree.compaction.is_full(question.context_tokens, question.window):
+        if question.passes < MAX_PASSES:
+            return tree, Compact("threshold")
+        room = question.window - tree.compaction.reserve(question.window)
+        reason = (
+            f"the context holds about {question.context_tokens} tokens after {question.passes} summaries, and {room} fit; "
+            "use a model with a larger window, shorter instructions, or less [compaction] keep_recent_tokens"
+        )
+        return tree, Refuse("context", question.context_tokens, room, question.session_id, reason)
     return msgspec.structs.replace(tree, turns=tree.turns + 1), Go()
 
 

@@ -4,17 +4,18 @@
     ────────  ───────────────────────────  ───────────────────────────────────────────────────────────
     idle      nothing                      Emptied: mail or a notice begins a run
     ready     nothing, a run is open       Emptied: call, or end the loop and wait, or settle
-    asking    the supervisor is asked      Directed: Go → calling, Refuse → ready
+    asking    the supervisor is asked      Directed: Go → calling, Compact → compacting, Refuse → ready
     calling   a model call                 ModelEnded → tools or ready, ModelFailed → judging
     tools     a batch of tools             ToolEnded, the last one → ready
-    judging   the supervisor is asked      Directed: RetryAfter → pausing, GiveUp → ready
+    judging   the supervisor is asked      Directed: RetryAfter → pausing, Compact → compacting, GiveUp → ready
     pausing   the pause before a retry     TimerFired → asking
+    compacting  a summary                  Summarised, SummaryFailed → asking, ready or idle
     waiting   children                     Emptied: a notice or mail → asking, nobody left → settle
     draining  the ledger                   LedgerDrained → idle
     aborting  what is being cancelled      its signals; when nothing is open → idle or stopped
     stopped   –                            –
 
-Every phase hears Prompt, Abort, Stop, Asked, ChildEnded, ChildWoken, ChildRested, and the timers of its waits. A signal
+Every phase hears Prompt, Abort, Stop, CompactNow, Asked, ChildEnded, ChildWoken, ChildRested, and the timers of its waits. A signal
 whose id is not open changes nothing, so a late one harms nobody.
 """
 
@@ -28,6 +29,7 @@ from actors.protocol.mail import (
     ChildEnded,
     ChildRested,
     ChildWoken,
+    CompactNow,
     Directed,
     Emptied,
     LedgerDrained,
@@ -36,9 +38,12 @@ from actors.protocol.mail import (
     ModelFailed,
     Prompt,
     Stop,
+    Summarised,
+    SummaryFailed,
     TimerFired,
     ToolEnded,
 )
+from actors.protocol.questions import Compact, Go
 from actors.protocol.rules.batch import tool_ended
 from actors.protocol.rules.calling import (
     ask_to_call,
@@ -48,6 +53,13 @@ from actors.protocol.rules.calling import (
     model_failed,
     pause_ended,
 )
+from actors.protocol.rules.compacting import (
+    after_overflow,
+    compact_now,
+    start_summary,
+    summarised,
+    summary_failed,
+)
 from actors.protocol.rules.delivery import queue_change, take_prompt
 from actors.protocol.rules.ending import (
     abort,
@@ -56,6 +68,7 @@ from actors.protocol.rules.ending import (
     end_run,
     grace_ended,
     ledger_drained,
+    summary_closed,
     tool_closed,
 )
 from actors.protocol.rules.family import (
@@ -100,7 +113,12 @@ def _wake(state: TurnState, mail: Emptied, at: float) -> Step:
 
 
 def _directed(state: TurnState, mail: Directed, at: float) -> Step:
+    if mail.question == state.question and isinstance(mail.directive, Compact):
+        is_full = state.phase == "asking"
+        return start_summary(state, mail.directive.reason) if is_full else after_overflow(state)
     if mail.question == state.question:
+        if state.phase == "asking" and state.is_asked_to_compact and isinstance(mail.directive, Go):
+            return start_summary(state, "manual")
         return directed_call(state, mail, at) if state.phase == "asking" else directed_retry(state, mail, at)
     asking = next((asking for asking in state.asking if asking.question == mail.question), None)
     return (state, []) if asking is None else directed_spawn(state, asking, mail)
@@ -134,10 +152,14 @@ _BY_PHASE: dict[tuple[str, type[Any]], Rule] = {
     ("calling", ModelEnded): model_ended,
     ("calling", ModelFailed): model_failed,
     ("tools", ToolEnded): tool_ended,
+    ("compacting", Summarised): summarised,
+    ("compacting", SummaryFailed): summary_failed,
     ("draining", LedgerDrained): ledger_drained,
     ("aborting", ModelEnded): call_closed,
     ("aborting", ModelFailed): call_closed,
     ("aborting", ToolEnded): tool_closed,
+    ("aborting", Summarised): summary_closed,
+    ("aborting", SummaryFailed): summary_closed,
     ("aborting", ChildEnded): _last_child_ended,
     ("aborting", ChildRested): _last_child_rested,
 }
@@ -145,6 +167,7 @@ _BY_MAIL: dict[type[Any], Rule] = {
     Prompt: take_prompt,
     Abort: abort,
     Stop: abort,
+    CompactNow: compact_now,
     Asked: asked,
     ChildEnded: child_ended,
     ChildWoken: child_woken,

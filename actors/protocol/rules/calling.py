@@ -19,7 +19,7 @@ from actors.protocol.mail import Directed, ModelEnded, ModelFailed, TimerFired
 from actors.protocol.questions import CallFailed, GiveUp, Go, MayCall, Refuse, RetryAfter
 from actors.protocol.rules.delivery import deliver
 from actors.protocol.state import Ending, OpenCall, Step, TurnState
-from store.entries import MessageEntry
+from store.entries import MessageEntry, Outcome
 from store.events import AutoRetryEnd, AutoRetryStart, LimitReached
 from store.messages import AssistantMessage
 from store.wire import encode
@@ -33,7 +33,8 @@ def ask_to_call(state: TurnState) -> Step:
     """Every model call is asked for: the supervisor holds the limits of the tree."""
     question = state.number + 1
     state = state.with_(phase="asking", number=question, question=question, is_woken=False)
-    return state, [Consult(question, MayCall(state.session_id))]
+    passes = state.passes if state.may_compact else None
+    return state, [Consult(question, MayCall(state.session_id, passes))]
 
 
 def directed_call(state: TurnState, mail: Directed, at: float) -> Step:
@@ -58,9 +59,9 @@ def directed_call(state: TurnState, mail: Directed, at: float) -> Step:
                 allowed=refuse.allowed,
                 holder_session_id=refuse.holder_session_id,
             )
-            state = state.with_(
-                phase="ready", is_turn_open=False, ending=Ending("limit_reached", "error", refuse.reason)
-            )
+            # A context that cannot be made to fit is no limit that somebody set.
+            outcome: Outcome = "failed" if refuse.limit == "context" else "limit_reached"
+            state = state.with_(phase="ready", is_turn_open=False, ending=Ending(outcome, "error", refuse.reason))
             return state, [*effects, AppendEntry(_entry(message)), PublishEvent(limit), EndTurn()]
     raise TypeError(f"expected Go or Refuse, found {mail.directive!r}")
 
@@ -76,7 +77,7 @@ def model_ended(state: TurnState, mail: ModelEnded, at: float) -> Step:
     effects: list[Effect] = [AppendEntry(MessageEntry(message=mail.message))]
     if state.retry:
         effects.append(PublishEvent(AutoRetryEnd(success=True, attempt=state.retry)))
-    state = state.with_(retry=0, work=None)
+    state = state.with_(retry=0, work=None, passes=0)
     if mail.calls:
         work = state.number + 1
         tools = tuple(OpenCall(call.id, call.name) for call in mail.calls)
@@ -100,7 +101,7 @@ def model_failed(state: TurnState, mail: ModelFailed, at: float) -> Step:
     if mail.work != state.work or mail.failure is None:
         return state, []
     question = state.number + 1
-    asked = CallFailed(state.session_id, mail.failure, state.retry)
+    asked = CallFailed(state.session_id, mail.failure, state.retry, state.may_compact)
     ending = Ending("failed", "error", mail.failure.message)
     state = state.with_(
         phase="judging", number=question, question=question, work=None, is_turn_open=False, ending=ending

@@ -52,6 +52,9 @@ def deliver(state: TurnState, at: float) -> Step:
         effects.append(AppendEntry(_notices_message(state.notices)))
     effects += [AppendEntry(mail_message(queued, at)) for queued in due]
     kept = tuple(queued for queued in state.queue if queued not in due)
+    if any(queued.sender == "user" for queued in due):
+        # What did not help or did not work before may do so with a new prompt.
+        state = state.with_(passes=0, may_compact=True)
     return state.with_(queue=kept, notices=(), is_woken=bool(kept)), effects
 
 

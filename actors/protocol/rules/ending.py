@@ -12,18 +12,31 @@ from actors.protocol.effects import (
     Effect,
     EndLoop,
     EndTurn,
+    PublishEvent,
     ReportRunning,
     SettleRun,
     StartLoop,
     StartTimer,
 )
-from actors.protocol.mail import Abort, LedgerDrained, ModelEnded, ModelFailed, Stop, TimerFired, ToolEnded
+from actors.protocol.mail import (
+    Abort,
+    LedgerDrained,
+    ModelEnded,
+    ModelFailed,
+    Stop,
+    Summarised,
+    SummaryFailed,
+    TimerFired,
+    ToolEnded,
+)
 from actors.protocol.rules.batch import results, take_result
 from actors.protocol.rules.calling import retry_failed
+from actors.protocol.rules.compacting import failure_effects
 from actors.protocol.rules.delivery import mail_message
 from actors.protocol.state import Ending, OpenCall, Step, TurnState
 from store.context import interrupted
 from store.entries import MessageEntry, RunSettledEntry
+from store.events import CompactionEnd
 from store.messages import TextContent, ToolCall, ToolResultMessage
 from store.wire import encode
 
@@ -87,6 +100,8 @@ def abort(state: TurnState, mail: Abort | Stop, at: float) -> Step:
     state = state.with_(is_stopping=state.is_stopping or isinstance(mail, Stop))
     if state.phase in {"aborting", "draining"}:
         return state.with_(is_aborted=True), []
+    if state.compacting is not None and state.compacting.is_alone:
+        return state, [CancelWork()]
     effects: list[Effect] = []
     if state.phase == "idle":
         if not state.will_run and not state.running:
@@ -131,12 +146,24 @@ def _unstarted_run(state: TurnState, at: float) -> Step:
 
 def call_closed(state: TurnState, mail: ModelEnded | ModelFailed, at: float) -> Step:
     """The call that was cancelled has ended. Its answer is kept, with an error result for each whole call in it."""
-    if mail.work != state.work or state.tools:
+    if mail.work != state.work or state.tools or state.compacting is not None:
         return state, []
     effects: list[Effect] = [AppendEntry(MessageEntry(message=mail.message))]
     if isinstance(mail, ModelEnded) or mail.failure is None:
         effects += [AppendEntry(not_run(call.id, call.name, int(at * 1000))) for call in mail.calls]
     return _closed(state.with_(work=None), effects)
+
+
+def summary_closed(state: TurnState, mail: Summarised | SummaryFailed, at: float) -> Step:
+    """The summary that was cancelled has ended; if it came whole all the same, it is kept."""
+    if mail.work != state.work or state.compacting is None:
+        return state, []
+    if isinstance(mail, SummaryFailed):
+        effects = failure_effects(state, mail)
+    else:
+        end = CompactionEnd(reason=state.compacting.reason, aborted=False, will_retry=False)
+        effects = [AppendEntry(mail.entry), PublishEvent(end)]
+    return _closed(state.with_(work=None, compacting=None), effects)
 
 
 def tool_closed(state: TurnState, mail: ToolEnded, at: float) -> Step:
@@ -153,6 +180,9 @@ def grace_ended(state: TurnState, mail: TimerFired, at: float) -> Step:
     """Something did not end in time. Its bracket is closed all the same."""
     if mail.timer != state.timer or state.work is None:
         return state, []
+    if state.compacting is not None:
+        effects = failure_effects(state, SummaryFailed(state.work, state.reason, is_aborted=True))
+        return _closed(state.with_(work=None, compacting=None), effects)
     if not state.tools:
         return _closed(state.with_(work=None), [AppendPartial(state.reason)])
     tools = tuple(
