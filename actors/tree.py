@@ -43,13 +43,11 @@ class Tree:
         within = nursery or self._nursery
         if within is None:
             raise RuntimeError("a session was started in a tree that is not running")
-        if row is self.root:
-            self._rested = trio.Event()
         within.start_soon(self._hold, row)
 
     async def _hold(self, row: Row) -> None:
         await Holder(self.supervisor, row).run()
-        if row is self.root and not row.has_task:
+        if row is self.root:
             self._rested.set()
 
     def tell(self, command: Command) -> None:
@@ -68,7 +66,9 @@ class Tree:
                 command = msgspec.structs.replace(command, origin="spawn_task")
             self.tell(command)
             while self.root.has_task:
+                self._rested = trio.Event()
                 await self._rested.wait()
-                await self.supervisor.drained()
+                if not self.root.has_task:
+                    await self.supervisor.drained()
             self._nursery = None
             nursery.cancel_scope.cancel()
