@@ -9,7 +9,7 @@ import trio
 
 from actors.mailbox import Mailbox
 from actors.outbox import Outbox
-from actors.protocol.mail import ChildRested, ChildWoken, Emptied, Mail, Prompt
+from actors.protocol.mail import REVIVING, ChildRested, ChildWoken, Emptied, Mail
 from store.events import Place
 from store.repair import Aggregates
 from store.usage import NOTHING, Spend
@@ -88,10 +88,10 @@ class Directory:
             row.parent.children.append(row)
 
     def deliver(self, row: Row, mail: Mail) -> None:
-        """Bring `mail` to the session. A prompt revives one that has no task; what only ends work is for nobody then."""
+        """Bring `mail` to the session. What begins work revives one that has no task, what only ends work is for nobody then."""
         if row.has_task and row.mailbox.put(mail):
             return
-        if not isinstance(mail, Prompt):
+        if not isinstance(mail, REVIVING):
             return
         row.mailbox = Mailbox(row.mailbox.clock)
         row.mailbox.put(mail)
@@ -126,7 +126,7 @@ class Directory:
 
     def rest(self, row: Row) -> None:
         """The session's task has ended; the row stays. What came at the last moment starts it anew."""
-        left = [letter.mail for letter in row.mailbox.close() if isinstance(letter.mail, Prompt)]
+        left = [letter.mail for letter in row.mailbox.close() if isinstance(letter.mail, REVIVING)]
         row.has_task, row.nursery = False, None
         if left or row._to_start:
             for mail in left:

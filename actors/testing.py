@@ -9,6 +9,7 @@ import trio
 from actors.clock import Clock
 from actors.directory import Row
 from actors.flusher import Flushing, InlineFlusher, JournalLike
+from actors.protocol.compaction import CompactionPolicy
 from actors.protocol.effects import Effect
 from actors.protocol.limits import Limits
 from actors.protocol.mail import Prompt
@@ -174,10 +175,12 @@ def bench(
     retry: RetryPolicy | None = None,
     flusher: Flushing | None = None,
     store: MemoryStore | None = None,
+    window: int = 0,
+    compaction: CompactionPolicy | None = None,
 ) -> Bench:
     """A tree with this model under the name `test/model`, priced at 1 and 10 dollars per million tokens."""
     journals = store or MemoryStore()
-    info = ModelInfo("test", "model", "test", Price(1_000_000, 10_000_000))
+    info = ModelInfo("test", "model", "test", Price(1_000_000, 10_000_000), window)
     workshop = Workshop(
         model=lambda name: {"test/model": (model, info)}[name],
         tools=tools or {},
@@ -194,6 +197,8 @@ def bench(
     sink = Sink(clock)
     outlet = RecordingOutlet()
     sink.outlets.append(outlet)
-    state = TreeState(ROOT, limits or Limits(), retry or RetryPolicy(), {ROOT: Member(0, "test/model")})
+    members = {ROOT: Member(0, "test/model")}
+    policy = compaction or CompactionPolicy()
+    state = TreeState(ROOT, limits or Limits(), retry or RetryPolicy(), members, compaction=policy)
     tree = Tree.of(workshop, state, sink, flusher or InlineFlusher(), clock, "root")
     return Bench(tree, journals, outlet)

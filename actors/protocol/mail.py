@@ -159,3 +159,4 @@ Signal = (
 )
 Mail = Command | Signal | Emptied
 URGENT = (Abort, Stop)
+REVIVING = (Prompt, CompactNow)

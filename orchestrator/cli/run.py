@@ -150,6 +150,7 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
         environ=os.environ,
         limits=msgspec.structs.replace(config.limits, **{name: n for name, n in given.items() if n is not None}),
         retry=config.retry,
+        compaction=config.compaction,
         session=stored,
         fork=known_session(home, options["fork"]).id if options["fork"] else None,
         name=readable(options["name"]) if options["name"] else None,

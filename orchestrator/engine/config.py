@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
 
+from actors.protocol.compaction import CompactionPolicy
 from actors.protocol.limits import Limits
 from actors.protocol.retry import RetryPolicy
 from orchestrator.engine.errors import WrongUsage
@@ -60,6 +61,7 @@ class Config(msgspec.Struct, frozen=True):
     model: str | None = None
     limits: Limits = Limits()
     retry: RetryPolicy = RetryPolicy()
+    compaction: CompactionPolicy = CompactionPolicy()
     providers: dict[str, ProviderConfig] = {}
     trusted_projects: tuple[str, ...] = ()
 

@@ -84,7 +84,8 @@ class Host:
         stored_model = None if node is None else model_of(node)
         model = self._named_model(stored_model)
         self.models.get(model)
-        state = TreeState(ground.root_id, self.job.limits, self.job.retry, {ground.root_id: Member(0, model)})
+        job, members = self.job, {ground.root_id: Member(0, model)}
+        state = TreeState(ground.root_id, job.limits, job.retry, members, compaction=job.compaction)
         tree = Tree.of(self._workshop(ground), state, sink, self.flusher, self.clock, self.job.name or UNNAMED)
         tree.root.tools, tree.root.thinking = self.job.tools, self.job.thinking
         self.models.notice = lambda session, text: self._notice(tree, session, text)

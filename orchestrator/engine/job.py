@@ -5,6 +5,7 @@ from pathlib import Path
 
 import attrs
 
+from actors.protocol.compaction import CompactionPolicy
 from actors.protocol.limits import Limits
 from actors.protocol.retry import RetryPolicy
 from store.messages import Visible
@@ -23,6 +24,7 @@ class Job:
     environ: Mapping[str, str]
     limits: Limits = attrs.field(factory=Limits)
     retry: RetryPolicy = attrs.field(factory=RetryPolicy)
+    compaction: CompactionPolicy = attrs.field(factory=CompactionPolicy)
     session: str | None = None
     fork: str | None = None
     name: str | None = None

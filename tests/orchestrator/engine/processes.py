@@ -175,7 +175,9 @@ class Desk:
         return self.script((SCRIPTS / name).read_text("utf-8"), name)
 
     def env(self, **more: str) -> dict[str, str]:
-        return {"PATH": os.environ["PATH"], "HOME": str(self.root), "SAPWOOD_HOME": str(self.home), **more}
+        # A process whose files may not grow would leave half-written bytecode behind, for all that come after it.
+        own = {"HOME": str(self.root), "SAPWOOD_HOME": str(self.home), "PYTHONDONTWRITEBYTECODE": "1"}
+        return {"PATH": os.environ["PATH"], **own, **more}
 
     def argv(self, words: Sequence[str | bytes]) -> list[str | bytes]:
         return [sys.executable, "-m", "orchestrator.cli.main", *words]
