@@ -144,9 +144,13 @@ def classify_error(
     text = ": ".join(texts)
     id = value.get("request_id", request_id) if isinstance(value, dict) else request_id
     has_id = isinstance(id, str) and _REQUEST_ID.fullmatch(id) and id not in text
-    notes = ", ".join(
-        [*words, *([f"HTTP {status}"] if status is not None else []), *([f"request {id}"] if has_id else [])]
-    )
+    noted = [
+        *words,
+        *([f"HTTP {status}"] if status is not None else []),
+        *([f"retry after {wait_s:.0f} s"] if wait_s is not None and wait_s >= 1 else []),
+        *([f"request {id}"] if has_id else []),
+    ]
+    notes = ", ".join(noted)
     if not text and not words and not _is_empty(value):
         text = msgspec.json.encode(value).decode()
     said = bounded(text) or NO_MESSAGE

@@ -174,7 +174,7 @@ async def test_a_status_is_classified_with_its_body_and_without_the_key(status: 
     failure = await failed(head(status, retry_after="7"), *each_byte(body))
 
     assert failure.kind == kind
-    assert failure.message == f"Not with [redacted] (no_[redacted], HTTP {status})"
+    assert failure.message == f"Not with [redacted] (no_[redacted], HTTP {status}, retry after 7 s)"
     assert failure.retry_after_s == 7
 
 
