@@ -14,6 +14,7 @@ from actors.protocol.compaction import CompactionPolicy
 from actors.protocol.limits import Limits
 from actors.protocol.retry import RetryPolicy
 from orchestrator.engine.errors import WrongUsage
+from orchestrator.providers.post import HttpLimits
 
 # A project's file comes with the project. These would let it send keys or conversations to where it likes, or run commands.
 _NOT_FROM_PROJECTS = ("providers", "trusted_projects")
@@ -24,6 +25,7 @@ _LEAST = {
 }
 _Dollars = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 _Tokens = Annotated[int, msgspec.Meta(ge=0)]
+_Seconds = Annotated[float, msgspec.Meta(gt=0, le=86400)]
 
 
 class CostConfig(msgspec.Struct, frozen=True):
@@ -45,7 +47,10 @@ class ModelConfig(msgspec.Struct, frozen=True):
 
 
 class ProviderConfig(msgspec.Struct, frozen=True):
-    """How a provider is reached. `api_key_command` prints the key."""
+    """How a provider is reached. `api_key_command` prints the key.
+
+    The seconds are those of `HttpLimits`: a model on a slow machine may think for minutes before its first byte.
+    """
 
     api: str = "openai-completions"
     base_url: str = ""
@@ -53,6 +58,15 @@ class ProviderConfig(msgspec.Struct, frozen=True):
     api_key_command: tuple[str, ...] | None = None
     headers: dict[str, str] = {}
     models: tuple[ModelConfig, ...] = ()
+    connect_s: _Seconds | None = None
+    first_byte_s: _Seconds | None = None
+    idle_s: _Seconds | None = None
+    total_s: _Seconds | None = None
+
+    @property
+    def limits(self) -> HttpLimits:
+        given = {name: getattr(self, name) for name in ("connect_s", "first_byte_s", "idle_s", "total_s")}
+        return msgspec.structs.replace(HttpLimits(), **{name: s for name, s in given.items() if s is not None})
 
 
 class Config(msgspec.Struct, frozen=True):

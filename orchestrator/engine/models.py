@@ -1,19 +1,20 @@
 """Which model a name means, and how it is called."""
 
 import difflib
-import json
 import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
+import msgspec
+import trio
 
-from actors.protocol.model import Model, ModelInfo
+from actors.protocol.model import Model, ModelFailure, ModelInfo
 from orchestrator.engine.config import Config, CostConfig, ModelConfig, ProviderConfig
 from orchestrator.engine.errors import WrongUsage
+from orchestrator.providers.post import HttpLimits
+from orchestrator.providers.quirks import quirks_of
 from orchestrator.providers.scripted import BadScript, Script, ScriptedModel
 from store.usage import Price, micro_usd
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 SCRIPTED = "scripted"
 DISCOVERY_S = 5.0
+DISCOVERY_BYTES = 1 << 20
 _KEY_COMMAND_S = 30.0
 _LEVELS = frozenset({"off", "minimal", "low", "medium", "high", "xhigh"})
 
@@ -58,7 +60,10 @@ class Reached:
 
 @attrs.define
 class Models:
-    """Models by name (`provider/id`), made when they are first asked for. `notice(session_id, text)`: a provider's oddity."""
+    """Models by name (`provider/id`), made when they are first asked for. `notice(session_id, text)`: a provider's oddity.
+
+    `api_key` is for the provider that is reached first, the root's: no other one may see it.
+    """
 
     config: Config
     environ: Mapping[str, str]
@@ -66,7 +71,9 @@ class Models:
     api_key: str | None = attrs.field(default=None, repr=False)
     notice: Callable[[str, str], None] = lambda session_id, text: None
     _made: dict[str, tuple[Model, ModelInfo]] = attrs.field(factory=dict)
-    _http: "Http | None" = None
+    _providers: dict[str, Reached] = attrs.field(factory=dict)
+    _https: "dict[HttpLimits, Http]" = attrs.field(factory=dict)
+    _why_none_found: str = ""
 
     def add_script(self, name: str, text: str) -> None:
         """A scripted model under `scripted/name`. Raises WrongUsage."""
@@ -95,6 +102,7 @@ class Models:
         keys = [known.key_env for known in KNOWN.values() if known.key_env]
         there = [key for key in keys if self.environ.get(key)]
         hint = f"{there[0]} is set; name one of its models" if there else f"no key is set ({', '.join(keys)})"
+        hint = self._why_none_found or hint
         return (
             "no model is named. Looked for -m PROVIDER/ID, SAPWOOD_MODEL, `model` in the configuration, and OPENAI_BASE_URL "
             f"with a server that lists its models; {hint}. `sapwood demo` needs neither model nor key"
@@ -109,8 +117,8 @@ class Models:
 
     async def aclose(self) -> None:
         """Close all connections."""
-        if self._http is not None:
-            await self._http.aclose()
+        for http in self._https.values():
+            await http.aclose()
 
     def _script(self, model: str) -> tuple[Model, ModelInfo]:
         file = self.cwd / model
@@ -130,9 +138,9 @@ class Models:
         from orchestrator.providers.http import Http
         from orchestrator.providers.openai_completions import OpenAICompletions
 
-        self._http = self._http or Http()
+        limits = reached.config.limits
         port = OpenAICompletions(
-            self._http,
+            self._https.setdefault(limits, Http(limits)),
             reached.base_url,
             reached.key,
             reached.config.headers,
@@ -146,6 +154,8 @@ class Models:
     def _split(self, name: str) -> tuple[str, str]:
         provider, slash, model = name.partition("/")
         providers = {*self.config.providers, *KNOWN}
+        if not name or (slash and not model):
+            raise WrongUsage(f"expected a model as PROVIDER/ID, found {name!r}")
         if slash and provider in providers:
             return provider, model
         if not slash or self._openai_url() is not None:
@@ -159,6 +169,9 @@ class Models:
         return self.environ.get("OPENAI_BASE_URL") or None
 
     def _reached(self, provider: str) -> Reached:
+        """How the provider is reached; its key is asked for once. Raises WrongUsage."""
+        if provider in self._providers:
+            return self._providers[provider]
         config = self.config.providers.get(provider, ProviderConfig())
         known = KNOWN.get(provider, Known(config.base_url, None))
         own_url = self.environ.get(known.base_url_env) if known.base_url_env else None
@@ -166,12 +179,15 @@ class Models:
         if not base_url.startswith(("http://", "https://")):
             raise WrongUsage(f"provider {provider}: expected a base_url that begins with http:// or https://")
         key = self._key(provider, config, known)
-        if key is None and known.key_env is not None and base_url == known.base_url:
-            raise WrongUsage(f"no key for {provider}: looked for {known.key_env}, --api-key and [providers.{provider}]")
-        return Reached(provider, config, base_url, key)
+        if key is None and (_names_key(config) or (known.key_env is not None and base_url == known.base_url)):
+            variables = dict.fromkeys(filter(None, (config.api_key_env, known.key_env)))
+            raise WrongUsage(
+                f"no key for {provider}: looked for {', '.join([*variables, '--api-key'])} and [providers.{provider}]"
+            )
+        return self._providers.setdefault(provider, Reached(provider, config, base_url, key))
 
     def _key(self, provider: str, config: ProviderConfig, known: Known) -> str | None:
-        if self.api_key:
+        if self.api_key and not self._providers:
             return self.api_key
         for variable in (config.api_key_env, known.key_env):
             if variable and self.environ.get(variable):
@@ -188,21 +204,40 @@ class Models:
         return done.stdout.strip() or None
 
     def _discovered(self, provider: str | None) -> str | None:
-        """The first model that a server at OPENAI_BASE_URL lists: such servers often have one only."""
-        variable = self.environ.get("OPENAI_MODEL")
-        if variable:
+        """OPENAI_MODEL, or the first model that a server at OPENAI_BASE_URL lists: such servers often have one only."""
+        if provider not in {None, "openai"}:
+            return None
+        if variable := self.environ.get("OPENAI_MODEL"):
             return f"openai/{variable}"
-        if self._openai_url() is None or provider not in {None, "openai"}:
+        if self._openai_url() is None:
             return None
+        from orchestrator.providers.http import Http, fetched
+        from orchestrator.providers.remote import Remote
+
         reached = self._reached("openai")
-        headers = {"Authorization": f"Bearer {reached.key}"} if reached.key else {}
-        request = urllib.request.Request(f"{reached.base_url.rstrip('/')}/models", headers=headers)
-        try:
-            with urllib.request.urlopen(request, timeout=DISCOVERY_S) as answer:
-                listed = json.loads(answer.read(1 << 20))
-            return f"openai/{listed['data'][0]['id']}"
-        except (OSError, ValueError, LookupError, TypeError, urllib.error.URLError):
+        remote = Remote(Http(), reached.base_url, reached.key, reached.config.headers)
+        get = remote.post("/models", b"", quirks_of(reached.base_url, "openai").key_header)
+        answer = trio.run(fetched, get, DISCOVERY_S, DISCOVERY_BYTES)
+        if isinstance(answer, ModelFailure):
+            self._why_none_found = f"it was asked in vain: {answer.message}"
             return None
+        try:
+            return f"openai/{msgspec.json.decode(answer, type=_Listed).data[0].id}"
+        except (msgspec.DecodeError, UnicodeDecodeError, LookupError):
+            self._why_none_found = f"{get.place} listed none"
+            return None
+
+
+class _ListedModel(msgspec.Struct):
+    id: str
+
+
+class _Listed(msgspec.Struct):
+    data: tuple[_ListedModel, ...]
+
+
+def _names_key(config: ProviderConfig) -> bool:
+    return config.api_key_env is not None or config.api_key_command is not None
 
 
 def _price(cost: CostConfig) -> Price:

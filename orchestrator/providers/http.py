@@ -1,4 +1,4 @@
-"""HTTP to providers: one POST and its stream of events, every failure a value. The only module that knows httpx."""
+"""HTTP to providers: a POST and its stream of events, a small GET, every failure a value. Nothing else knows httpx."""
 
 import logging
 import sys
@@ -72,6 +72,43 @@ class Http:
         lane = _Lane(_new_client(self.uses_environment))
         self._lanes.append(lane)
         return lane
+
+
+async def fetched(post: Post, within_s: float, most_bytes: int) -> bytes | ModelFailure:
+    """What a GET of the URL of `post` brings, in one piece and on a connection of its own. Redirects are not followed."""
+    if post.problem is not None:
+        return ModelFailure(kind="invalid_request", message=post.problem)
+    client = _new_client(uses_environment=True)
+    try:
+        with trio.move_on_after(within_s):
+            return await _fetched(client, post, most_bytes)
+        failure = ModelFailure(kind="timeout", message=f"no whole answer from {post.place} within {within_s:g} s")
+    except CallFailed as failed:
+        failure = failed.failure
+    finally:
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + 2):
+            await client.aclose()
+    return post.without_secrets(failure)
+
+
+async def _fetched(client: "httpx.AsyncClient", post: Post, most_bytes: int) -> bytes:
+    headers = {"accept": "application/json", "accept-encoding": "identity"} | dict(post.headers)
+    with _translating(f"no answer from {post.place}", "network"):
+        response = await client.send(client.build_request("GET", post.url, headers=headers), stream=True)
+    chunks = response.aiter_raw()
+    try:
+        if response.status_code != 200:
+            raise CallFailed("server", f"expected HTTP 200 from {post.place}, found {response.status_code}")
+        body = bytearray()
+        with _translating(f"the answer from {post.place} was cut off", "incomplete"):
+            async for chunk in chunks:
+                body += chunk
+                if len(body) > most_bytes:
+                    raise CallFailed("server", f"the answer from {post.place} is larger than {most_bytes} bytes")
+        return bytes(body)
+    finally:
+        await _finish(chunks)
+        await response.aclose()
 
 
 @asynccontextmanager
