@@ -141,7 +141,8 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
     piped = piped_text(0, bool(words), lambda text: click.echo(f"sapwood: {text}", err=True))
     stored = _stored(options, home, folder)
     given = {name: options[name] for name in ("max_depth", "max_children", "max_live_children", "max_turns")}
-    model, thinking = models.chosen(options["model"], options["provider"], options["thinking"], has_stored=bool(stored))
+    has_stored = bool(stored or options["fork"])
+    model, thinking = models.chosen(options["model"], options["provider"], options["thinking"], has_stored=has_stored)
     config = models.config
     return Job(
         prompt=prompt_content(words, piped, folder),

@@ -60,7 +60,7 @@ class Host:
 
     async def run(self) -> Ended:
         """Raises WrongUsage, NotOurs before anything has started; StoreError and OSError where the store cannot be used."""
-        if self.job.session is None and self.job.fork is None:
+        if self.job.model is not None or (self.job.session is None and self.job.fork is None):
             # Before a lock file is made for a tree that then never is.
             self.models.get(self._named_model(None))
         ground = open_ground(self.job, self.home, self.clock.now)
