@@ -50,7 +50,8 @@ def _file(name: str, cwd: Path) -> list[Visible]:
             raise WrongUsage(f"@{name}: expected a file, found something else at {path}")
         data = path.read_bytes()
     except OSError as error:
-        raise WrongUsage(f"@{name}: {path} cannot be read: {error.strerror}") from error
+        hint = f'; if no file is meant, write "@@{name}"' if isinstance(error, FileNotFoundError) else ""
+        raise WrongUsage(f"@{name}: {path} cannot be read: {error.strerror}{hint}") from error
     if len(data) > MAX_FILE_BYTES:
         raise WrongUsage(f"@{name}: expected at most {MAX_FILE_BYTES} bytes, found {len(data)}")
     mime = image_type(data)
