@@ -119,11 +119,15 @@ def in_turn(*answers: Answer) -> Play:
 
 @attrs.define
 class ChatServer:
-    """`asked` holds the completions that were asked for, `others` every other request."""
+    """`asked` holds the completions that were asked for, `others` every other request.
+
+    `listing` is given instead of the list of the one `model`.
+    """
 
     play: Play
     port: int = 0
     model: str = "fake-chat"
+    listing: "Refused | None" = None
     asked: list[Asked] = attrs.field(factory=list)
     others: list[Request] = attrs.field(factory=list)
 
@@ -145,10 +149,9 @@ class ChatServer:
     async def _answer(self, stream: trio.SocketStream, request: Request) -> None:
         if not request.line.startswith("POST /v1/chat/completions"):
             self.others.append(request)
-            is_list = request.line.startswith("GET /v1/models")
-            await _send_whole(stream, 200, {"data": [{"id": self.model}]}, {}) if is_list else await _send_whole(
-                stream, 404, {"error": {"message": f"nothing is at {request.line}"}}, {}
-            )
+            listing = self.listing or Refused(200, {"data": [{"id": self.model}]})
+            nothing = Refused(404, {"error": {"message": f"nothing is at {request.line}"}})
+            await _send_whole(stream, listing if request.line.startswith("GET /v1/models ") else nothing)
             return
         found = _CHILD.search(str(request.json["messages"][0]["content"]))
         agent = found[1] if found else "root"
@@ -156,7 +159,7 @@ class ChatServer:
         self.asked.append(asked)
         answer = self.play(asked)
         if isinstance(answer, Refused):
-            await _send_whole(stream, answer.status, answer.error, answer.headers)
+            await _send_whole(stream, answer)
         else:
             await self._stream(stream, answer, asked)
 
@@ -174,10 +177,10 @@ class ChatServer:
             await stream.aclose()
 
 
-async def _send_whole(stream: trio.SocketStream, status: int, value: Any, headers: Mapping[str, str]) -> None:
-    body = value.encode() if isinstance(value, str) else msgspec.json.encode(value)
-    fields = {"content-type": "application/json", "content-length": str(len(body)), **headers}
-    lines = [f"HTTP/1.1 {status} Said", *(f"{name}: {field}" for name, field in fields.items())]
+async def _send_whole(stream: trio.SocketStream, answer: Refused) -> None:
+    body = answer.error.encode() if isinstance(answer.error, str) else msgspec.json.encode(answer.error)
+    fields = {"content-type": "application/json", "content-length": str(len(body)), **answer.headers}
+    lines = [f"HTTP/1.1 {answer.status} Said", *(f"{name}: {field}" for name, field in fields.items())]
     await stream.send_all("\r\n".join([*lines, "", ""]).encode() + body)
 
 

@@ -1,11 +1,12 @@
 """The installed command in a process of its own: what it is given, what comes out."""
 
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import attrs
 import msgspec
@@ -30,6 +31,7 @@ base_s = 0.001
 [providers.local]
 base_url = "{url}"
 api_key_env = "LOCAL_API_KEY"
+{provider}
 
 [[providers.local.models]]
 id = "fake-chat"
@@ -47,7 +49,7 @@ class Done:
 
     @property
     def lines(self) -> list[bytes]:
-        return self.stdout.splitlines(keepends=True)
+        return io.BytesIO(self.stdout).readlines()
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -85,30 +87,30 @@ class Desk:
         self.home.mkdir(exist_ok=True)
         (self.home / "config.toml").write_text(text, "utf-8")
 
-    def use(self, url: str, more: str = "") -> None:
-        """The server at `url` as the provider `local`, its model as the default."""
-        self.configure(CONFIG.format(url=url) + more)
+    def use(self, url: str, provider: str = "") -> None:
+        """The server at `url` as the provider `local`, its model as the default; `provider`: more of its table."""
+        self.configure(CONFIG.format(url=url, provider=provider))
 
     async def run(
         self,
         *arguments: str | bytes,
         stdin: bytes | int = subprocess.DEVNULL,
+        stdout: IO[bytes] | None = None,
         cwd: Path | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> Done:
-        """Run `sapwood` to its end."""
-        given: dict[str, Any] = {"stdin": stdin}
+        """Run `sapwood` to its end. What goes to the file `stdout` is not in the answer."""
+        given: dict[str, Any] = {"stdin": stdin} | ({"stdout": stdout} if stdout else {"capture_stdout": True})
         with trio.fail_after(PATIENCE_S):
             done = await trio.run_process(
                 [PROGRAM, *arguments],
                 cwd=cwd or self.folder,
                 env=self.environ | dict(environ or {}),
-                capture_stdout=True,
                 capture_stderr=True,
                 check=False,
                 **given,
             )
-        return Done(done.returncode, done.stdout, done.stderr.decode())
+        return Done(done.returncode, done.stdout or b"", done.stderr.decode())
 
     @property
     def store(self) -> Home:
