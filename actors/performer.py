@@ -21,6 +21,7 @@ from actors.protocol.effects import (
     DrainLedger,
     Effect,
     EndLoop,
+    EndTools,
     EndTurn,
     FamilyNow,
     HandleOf,
@@ -36,6 +37,7 @@ from actors.protocol.effects import (
     StartTimer,
     StartTurn,
     Summarise,
+    UseModel,
 )
 from actors.protocol.mail import Abort, Asked, ChildEnded, Directed, LedgerDrained, TimerFired
 from actors.protocol.questions import MayCall, Question
@@ -123,12 +125,13 @@ class Performer:
                 self.row.turns += 1
                 outbox.start_turn()
             case EndTurn():
-                outbox.close_tools("The run ended before this tool did.")
                 outbox.end_turn()
             case CallModel(work, call):
                 self._start_call(work, call)
             case RunTools(work, call_ids):
                 self._start_tools(work, call_ids)
+            case EndTools():
+                outbox.close_tools("The run ended before this tool did.")
             case CancelWork():
                 for scope in [scope for scopes in self._scopes.values() for scope in scopes]:
                     scope.cancel()
@@ -141,6 +144,8 @@ class Performer:
                     self._timers[timer].cancel()
             case Consult(question_id, question):
                 self._consult(question_id, question)
+            case UseModel(model):
+                self.row.model = model
             case Summarise(work, instructions):
                 self._start_summary(work, instructions)
             case StartChild(admitted, request):

@@ -51,6 +51,12 @@ class CallModel(msgspec.Struct, frozen=True):
     call: int
 
 
+class UseModel(msgspec.Struct, frozen=True):
+    """Call this model from now on."""
+
+    model: str
+
+
 class Summarise(msgspec.Struct, frozen=True):
     """Summarise what came before; ends in one Summarised or SummaryFailed."""
 
@@ -63,6 +69,10 @@ class RunTools(msgspec.Struct, frozen=True):
 
     work: int
     call_ids: tuple[str, ...]
+
+
+class EndTools(msgspec.Struct, frozen=True):
+    """Close on the stream what has been cancelled and does not end: its results are written without it."""
 
 
 class CancelWork(msgspec.Struct, frozen=True):
@@ -168,8 +178,10 @@ Effect = (
     | StartTurn
     | EndTurn
     | CallModel
+    | UseModel
     | Summarise
     | RunTools
+    | EndTools
     | CancelWork
     | AbortChildren
     | StartTimer

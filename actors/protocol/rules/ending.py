@@ -11,6 +11,7 @@ from actors.protocol.effects import (
     DrainLedger,
     Effect,
     EndLoop,
+    EndTools,
     EndTurn,
     PublishEvent,
     ReportRunning,
@@ -190,7 +191,7 @@ def grace_ended(state: TurnState, mail: TimerFired, at: float) -> Step:
         for call in state.tools
     )
     state = state.with_(tools=tools)
-    return _closed(state.with_(work=None), results(state))
+    return _closed(state.with_(work=None), [EndTools(), *results(state)])
 
 
 def _unfinished(call: OpenCall, at: float) -> ToolResultMessage:
