@@ -1,12 +1,13 @@
 """One model call: what must be durable first, a slot, the request, chunks to the stream, one signal at the end."""
 
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
 from actors.protocol.mail import ModelEnded, ModelFailed
-from actors.protocol.model import Chunk, ModelFailure, ModelRequest, ReplyEnd
+from actors.protocol.model import Chunk, Hear, Model, ModelFailure, ModelRequest, ReplyEnd
 from actors.reply import Reply
 from store.context import build_context, for_model
 from store.errors import StoreError
@@ -41,15 +42,24 @@ async def call_model(
         except StoreError as error:
             end = ModelFailure("invalid_request", f"the prompt could not be made durable: {error}")
         if end is None:
-            request = _request(supervisor, row, outbox, call)
-            if row.place.depth:
-                async with supervisor.slots.hold(row.id):
-                    end = await model.call(request, hear)
-            else:
-                end = await model.call(request, hear)
+            end = await admitted_call(supervisor, row, model, _request(supervisor, row, outbox, call), hear)
     if reply.refused_usage:
         outbox.publish(Diagnostic(level="warning", code="usage", text=reply.refused_usage))
     return _signal(work, reply, outbox, end, clock.steady_s())
+
+
+async def admitted_call(
+    supervisor: "Supervisor", row: "Row", model: Model, request: ModelRequest, hear: Hear
+) -> ReplyEnd | ModelFailure:
+    """The call itself, once there is a slot of the live children (the root needs none) and the provider's gate is open."""
+    gate = supervisor.gates.of(request.model.provider)
+    async with AsyncExitStack() as stack:
+        if row.place.depth:
+            await stack.enter_async_context(supervisor.slots.hold(row.id))
+        await stack.enter_async_context(gate.entered())
+        end = await model.call(request, hear)
+    gate.heard(end if isinstance(end, ModelFailure) else None)
+    return end
 
 
 def _request(supervisor: "Supervisor", row: "Row", outbox: "Outbox", call: int) -> ModelRequest:

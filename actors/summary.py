@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
+from actors.model_call import admitted_call
 from actors.protocol.compaction import SUMMARISER, Cut, choose_cut, summary_prompt, summary_windows
 from actors.protocol.mail import Summarised, SummaryFailed
 from actors.protocol.model import Chunk, ModelFailure, ModelRequest, ReplyEnd
@@ -105,11 +106,7 @@ class Summary:
             reply.take(chunk)
 
         try:
-            if self.row.place.depth:
-                async with self.supervisor.slots.hold(self.row.id):
-                    end = await model.call(request, hear)
-            else:
-                end = await model.call(request, hear)
+            end = await admitted_call(self.supervisor, self.row, model, request, hear)
         finally:
             # Also what an aborted call has reported so far was spent.
             self._spent = self._spent + spend_of(reply.usage)

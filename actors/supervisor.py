@@ -10,6 +10,7 @@ import trio
 from actors.clock import Clock
 from actors.directory import Directory, Row
 from actors.flusher import Flushing, JournalLike
+from actors.gates import Gates
 from actors.ledger import Ledger
 from actors.mailbox import Mailbox
 from actors.outbox import Outbox
@@ -58,6 +59,7 @@ class Supervisor:
     flusher: Flushing
     clock: Clock
     directory: Directory
+    gates: Gates = attrs.field(factory=Gates)
     slots: Slots = attrs.field(init=False)
     ledger: Ledger = attrs.field(init=False)
     number: int = 0

@@ -177,12 +177,16 @@ def bench(
     store: MemoryStore | None = None,
     window: int = 0,
     compaction: CompactionPolicy | None = None,
+    fallback: str | None = None,
 ) -> Bench:
-    """A tree with this model under the name `test/model`, priced at 1 and 10 dollars per million tokens."""
+    """A tree with this model under the names `test/model` and `test/other`, priced at 1 and 10 dollars per million tokens."""
     journals = store or MemoryStore()
-    info = ModelInfo("test", "model", "test", Price(1_000_000, 10_000_000), window)
+    infos = {
+        f"test/{name}": ModelInfo("test", name, "test", Price(1_000_000, 10_000_000), window)
+        for name in ("model", "other")
+    }
     workshop = Workshop(
-        model=lambda name: {"test/model": (model, info)}[name],
+        model=lambda name: (model, infos[name]),
         tools=tools or {},
         env={},
         cwd="/",
@@ -199,6 +203,8 @@ def bench(
     sink.outlets.append(outlet)
     members = {ROOT: Member(0, "test/model")}
     policy = compaction or CompactionPolicy()
-    state = TreeState(ROOT, limits or Limits(), retry or RetryPolicy(), members, compaction=policy)
+    state = TreeState(
+        ROOT, limits or Limits(), retry or RetryPolicy(), members, compaction=policy, fallback_model=fallback
+    )
     tree = Tree.of(workshop, state, sink, flusher or InlineFlusher(), clock, "root")
     return Bench(tree, journals, outlet)

@@ -62,6 +62,12 @@ class Compact(msgspec.Struct, frozen=True, tag="compact"):
     reason: Reason
 
 
+class SwitchModel(msgspec.Struct, frozen=True, tag="switch_model"):
+    """Go on with another model: the one that was called is overloaded, or its quota is used up."""
+
+    model: str
+
+
 class GiveUp(msgspec.Struct, frozen=True, tag="give_up"):
     """No further try."""
 
@@ -95,4 +101,4 @@ class Escalate(msgspec.Struct, frozen=True, tag="escalate"):
     reason: str
 
 
-Directive = Go | Compact | RetryAfter | GiveUp | Admit | Refuse | Restart | Escalate
+Directive = Go | Compact | SwitchModel | RetryAfter | GiveUp | Admit | Refuse | Restart | Escalate

@@ -21,8 +21,12 @@ from actors.protocol.questions import (
     Refuse,
     Restart,
     RetryAfter,
+    SwitchModel,
 )
 from actors.protocol.retry import RetryPolicy, retry_delay
+
+# What another model may not suffer from.
+FALLBACK_KINDS = frozenset({"overloaded", "rate_limited", "quota", "server"})
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -48,6 +52,7 @@ class TreeState(msgspec.Struct, frozen=True):
     turns: int = 0
     models: frozenset[str] = frozenset()
     compaction: CompactionPolicy = CompactionPolicy()
+    fallback_model: str | None = None
 
     def with_member(self, session_id: str, member: Member) -> "TreeState":
         return msgspec.structs.replace(self, members={**self.members, session_id: member})
@@ -69,10 +74,7 @@ def decide(tree: TreeState, question: Question, draw: Draw) -> tuple[TreeState, 
         case CallFailed():
             if question.failure.kind == "overflow" and question.may_compact and tree.compaction.enabled:
                 return tree, Compact("overflow")
-            delay = retry_delay(tree.retry, question.retry + 1, question.failure, draw.jitter)
-            if delay is None:
-                return tree, GiveUp()
-            return tree, RetryAfter(delay, question.retry + 1, tree.retry.max_retries)
+            return _call_failed(tree, question, draw)
         case MaySpawn():
             return _may_spawn(tree, question, draw)
         case Crashed():
@@ -94,6 +96,18 @@ def _may_call(tree: TreeState, question: MayCall) -> tuple[TreeState, Directive]
         )
         return tree, Refuse("context", question.context_tokens, room, question.session_id, reason)
     return msgspec.structs.replace(tree, turns=tree.turns + 1), Go()
+
+
+def _call_failed(tree: TreeState, question: CallFailed, draw: Draw) -> tuple[TreeState, Directive]:
+    delay = retry_delay(tree.retry, question.retry + 1, question.failure, draw.jitter)
+    if delay is not None:
+        return tree, RetryAfter(delay, question.retry + 1, tree.retry.max_retries)
+    member, fallback = tree.members[question.session_id], tree.fallback_model
+    if fallback is not None and member.model != fallback and question.failure.kind in FALLBACK_KINDS:
+        return tree.with_member(question.session_id, msgspec.structs.replace(member, model=fallback)), SwitchModel(
+            fallback
+        )
+    return tree, GiveUp()
 
 
 def _may_spawn(tree: TreeState, question: MaySpawn, draw: Draw) -> tuple[TreeState, Directive]:

@@ -48,6 +48,7 @@ _model = _options(
     click.option("-m", "--model", envvar="SAPWOOD_MODEL", metavar="PROVIDER/ID[:THINKING]", help="The model."),
     click.option("--provider", envvar="SAPWOOD_PROVIDER", help="The provider of a model that is named without one."),
     click.option("--thinking", type=click.Choice(THINKING), envvar="SAPWOOD_THINKING", help="How long to think."),
+    click.option("--fallback-model", envvar="SAPWOOD_FALLBACK_MODEL", help="When that one is overloaded or used up."),
     click.option("--api-key", help="Key of the provider; a variable keeps it out of the list of processes."),
 )
 _sessions = _options(
@@ -152,6 +153,7 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
         limits=msgspec.structs.replace(config.limits, **{name: n for name, n in given.items() if n is not None}),
         retry=config.retry,
         compaction=config.compaction,
+        fallback_model=options["fallback_model"],
         session=stored,
         fork=known_session(home, options["fork"]).id if options["fork"] else None,
         name=readable(options["name"]) if options["name"] else None,

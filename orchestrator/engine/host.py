@@ -85,7 +85,16 @@ class Host:
         model = self._named_model(stored_model)
         self.models.get(model)
         job, members = self.job, {ground.root_id: Member(0, model)}
-        state = TreeState(ground.root_id, job.limits, job.retry, members, compaction=job.compaction)
+        if job.fallback_model is not None:
+            self.models.get(job.fallback_model)
+        state = TreeState(
+            ground.root_id,
+            job.limits,
+            job.retry,
+            members,
+            compaction=job.compaction,
+            fallback_model=job.fallback_model,
+        )
         tree = Tree.of(self._workshop(ground), state, sink, self.flusher, self.clock, self.job.name or UNNAMED)
         tree.root.tools, tree.root.thinking = self.job.tools, self.job.thinking
         self.models.notice = lambda session, text: self._notice(tree, session, text)

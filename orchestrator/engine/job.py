@@ -25,6 +25,7 @@ class Job:
     limits: Limits = attrs.field(factory=Limits)
     retry: RetryPolicy = attrs.field(factory=RetryPolicy)
     compaction: CompactionPolicy = attrs.field(factory=CompactionPolicy)
+    fallback_model: str | None = None
     session: str | None = None
     fork: str | None = None
     name: str | None = None

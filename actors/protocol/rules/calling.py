@@ -14,12 +14,13 @@ from actors.protocol.effects import (
     StartLoop,
     StartTimer,
     StartTurn,
+    UseModel,
 )
 from actors.protocol.mail import Directed, ModelEnded, ModelFailed, TimerFired
-from actors.protocol.questions import CallFailed, GiveUp, Go, MayCall, Refuse, RetryAfter
+from actors.protocol.questions import CallFailed, GiveUp, Go, MayCall, Refuse, RetryAfter, SwitchModel
 from actors.protocol.rules.delivery import deliver
 from actors.protocol.state import Ending, OpenCall, Step, TurnState
-from store.entries import MessageEntry, Outcome
+from store.entries import MessageEntry, ModelChangeEntry, Outcome
 from store.events import AutoRetryEnd, AutoRetryStart, LimitReached
 from store.messages import AssistantMessage
 from store.wire import encode
@@ -124,10 +125,16 @@ def directed_retry(state: TurnState, mail: Directed, at: float) -> Step:
             )
             state = state.with_(phase="pausing", number=timer, timer=timer, retry=retry.attempt)
             return state, [EndLoop(will_retry=True), PublishEvent(start), StartTimer(timer, retry.delay_s)]
+        case SwitchModel(model):
+            state, ended = retry_failed(state)
+            provider, _, name = model.partition("/")
+            change = AppendEntry(ModelChangeEntry(provider=provider, model_id=name))
+            state, asking = ask_to_call(state.with_(ending=None, needs_call=True))
+            return state, [EndLoop(), *ended, change, UseModel(model), *asking]
         case GiveUp():
             state, effects = retry_failed(state)
             return state.with_(phase="ready"), [EndLoop(), *effects]
-    raise TypeError(f"expected RetryAfter or GiveUp, found {mail.directive!r}")
+    raise TypeError(f"expected RetryAfter, SwitchModel or GiveUp, found {mail.directive!r}")
 
 
 def retry_failed(state: TurnState) -> Step:
