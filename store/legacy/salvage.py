@@ -17,10 +17,11 @@ from store.legacy.report import Salvaged
 
 TORN = "no whole JSON object"
 KNOWN_TYPES = frozenset(str(member.__struct_config__.tag) for member in Known.__args__)
+# A journal takes records of 64 MiB, and an entry may have to get an id and a parent.
+RECORD_BYTES = (64 << 20) - 4096
 
 _LOOKS = 8
 _LOST_BYTES = 512
-_JOINED_BYTES = 64 << 20
 _JOINED_LINES = 100_000
 _NULS = re.compile(rb"\x00+")
 _TO_END_OF_LINE = re.compile(rb"[ \t\r]*(?:\n|\Z)")
@@ -36,12 +37,14 @@ def pieces(data: bytes) -> Iterator[Piece]:
     bad: list[Line] = []
     size = 0
     for line in lines(data):
-        found = list(whole(line)) if line.data else []
+        found = list(whole(line)) if line.data and len(line.data) <= RECORD_BYTES else []
         is_more = bool(bad) and bad[0].data[:1] == b"{" != line.data[:1] and not found
-        if bad and not (is_more and size <= _JOINED_BYTES and len(bad) <= _JOINED_LINES):
+        if bad and not (is_more and size <= RECORD_BYTES and len(bad) <= _JOINED_LINES):
             yield from _salvaged(data, bad)
             bad, size = [], 0
-        if found:
+        if len(line.data) > RECORD_BYTES:
+            yield Lost(line.number, line.offset, f"a line of {len(line.data)} bytes: more than an entry may have", b"")
+        elif found:
             yield from found
         elif line.data or bad:
             bad.append(line)
