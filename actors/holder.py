@@ -253,15 +253,18 @@ class Holder:
     async def _fail(self, reason: str) -> None:
         """What is below it is stopped and heard; then its run is closed as failed, in the journal if that still takes it."""
         row, outbox = self.row, self.row.outbox
+        if outbox is None:
+            # Its journal never was: what the stream says of it begins with a header all the same.
+            self.supervisor.sink.publish(row.place, self._header())
         self._diagnose("session", f"{row.name}: {reason}")
         self._abandon(row)
         if outbox is not None:
             outbox.close_brackets(reason, is_forced=True)
             await self._end_children(outbox)
             self._refuse_what_began(outbox)
+        self._refuse(letter.mail for letter in row.mailbox.close())
         if row.is_running:
             self._settle_as_failed(outbox, reason)
-        self._refuse(letter.mail for letter in row.mailbox.close())
 
     def _abandon(self, row: Row) -> None:
         """Those below that waited for the start of this task will not start."""
@@ -318,9 +321,9 @@ class Holder:
                 outbox.append_or_show(settled)
             text = outbox.answer(settled.run)
         else:
-            sink.publish(row.place, self._header())
             sink.publish(row.place, settled)
-        sink.publish(row.place, AgentSettled(aborted=settled.outcome == "aborted", outcome=settled.outcome))
+        is_aborted = settled.outcome == "aborted" or (self._in_hand is not None and self._in_hand.is_aborted)
+        sink.publish(row.place, AgentSettled(aborted=is_aborted, outcome=settled.outcome))
         row.runs, row.outcome, row.is_running = settled.run, settled.outcome, False
         if row.parent is not None:
             ended_mail = ChildEnded(
