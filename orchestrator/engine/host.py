@@ -200,6 +200,8 @@ class Host:
         message = None if outbox is None else last_assistant(outbox.tree.path())
         is_pipe = isinstance(self._gone, BrokenPipeError)
         failure = tree.supervisor.failure
+        if failure is not None:
+            failure = f"the records that close the run could not be written: {failure}"
         if self._gone is not None and not is_pipe:
             failure = f"stdout could not be written: {self._gone}"
         outcome = root.outcome or "failed"
