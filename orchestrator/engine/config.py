@@ -6,7 +6,7 @@ import os.path
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 
@@ -24,6 +24,7 @@ _LEAST = {
     "retry": {"max_retries": 0, "base_s": 0, "ceiling_s": 0},
 }
 _Dollars = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+ServiceTier = Literal["auto", "default", "flex", "scale", "priority"]
 _Tokens = Annotated[int, msgspec.Meta(ge=0)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=86400)]
 
@@ -57,6 +58,7 @@ class ProviderConfig(msgspec.Struct, frozen=True):
     api_key_env: str | None = None
     api_key_command: tuple[str, ...] | None = None
     headers: dict[str, str] = {}
+    service_tier: ServiceTier | None = None
     models: tuple[ModelConfig, ...] = ()
     connect_s: _Seconds | None = None
     first_byte_s: _Seconds | None = None

@@ -35,10 +35,12 @@ class Known:
     base_url: str
     key_env: str | None
     base_url_env: str | None = None
+    api: str = "openai-completions"
 
 
 KNOWN: dict[str, Known] = {
     "openai": Known("https://api.openai.com/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    "anthropic": Known("https://api.anthropic.com", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "anthropic-messages"),
     "openrouter": Known("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
     "groq": Known("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
     "deepseek": Known("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
@@ -53,6 +55,7 @@ class Reached:
     """A provider with all that a call needs."""
 
     name: str
+    api: str
     config: ProviderConfig
     base_url: str
     key: str | None = attrs.field(repr=False)
@@ -132,23 +135,26 @@ class Models:
     def _remote(self, name: str) -> tuple[Model, ModelInfo]:
         provider, model = self._split(name)
         reached = self._reached(provider)
-        if reached.config.api != "openai-completions":
-            raise WrongUsage(f'provider {provider}: expected api = "openai-completions", found {reached.config.api!r}')
         # Imported where the first remote model is made: a scripted run needs no HTTP.
         from orchestrator.providers.http import Http
-        from orchestrator.providers.openai_completions import OpenAICompletions
+        from orchestrator.providers.ports import PORTS
 
+        if reached.api not in PORTS:
+            raise WrongUsage(
+                f"provider {provider}: expected api to be one of {', '.join(PORTS)}, found {reached.api!r}"
+            )
         limits = reached.config.limits
-        port = OpenAICompletions(
+        port = PORTS[reached.api](
             self._https.setdefault(limits, Http(limits)),
             reached.base_url,
             reached.key,
             reached.config.headers,
             lambda session_id, text: self.notice(session_id, text),
+            reached.config.service_tier,
         )
         known = next((one for one in reached.config.models if one.id == model), ModelConfig(model))
         price = None if known.cost is None else _price(known.cost)
-        info = ModelInfo(provider, model, reached.config.api, price, known.context_window, known.max_output)
+        info = ModelInfo(provider, model, reached.api, price, known.context_window, known.max_output)
         return port, info
 
     def _split(self, name: str) -> tuple[str, str]:
@@ -184,7 +190,7 @@ class Models:
             raise WrongUsage(
                 f"no key for {provider}: looked for {', '.join([*variables, '--api-key'])} and [providers.{provider}]"
             )
-        return self._providers.setdefault(provider, Reached(provider, config, base_url, key))
+        return self._providers.setdefault(provider, Reached(provider, config.api or known.api, config, base_url, key))
 
     def _key(self, provider: str, config: ProviderConfig, known: Known) -> str | None:
         if self.api_key and not self._providers:

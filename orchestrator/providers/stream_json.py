@@ -16,9 +16,9 @@ _NO_ERROR = (None, "", False)
 
 
 def object_of(event: Event, redacted: Redact) -> dict[str, Any] | ModelFailure | None:
-    """The object in `event`; None where it is blank, or was cut off; a failure for anything else."""
+    """The object in `event`; None where there is none to read, or half of one; a failure for anything else."""
     data = event.data.strip()
-    if not data:
+    if data in {"", "[DONE]"}:
         return None
     try:
         value = decoded_json(data)
@@ -34,7 +34,7 @@ def object_of(event: Event, redacted: Redact) -> dict[str, Any] | ModelFailure |
 
 def is_error(event: Event, value: dict[str, Any]) -> bool:
     """Whether a stream that began well tells of a failure, in whichever of the usual ways."""
-    if event.type == "error" or "error" in {value.get("type"), value.get("object")}:
+    if event.type == "error" or "error" in (value.get("type"), value.get("object")):
         return True
     return value.get("error") not in _NO_ERROR
 
@@ -45,6 +45,9 @@ def told_failure(event: Event, redacted: Redact) -> ModelFailure:
         value = decoded_json(redacted(event.data))  # before anything is cut off: half a key would not be found
     except ValueError:
         value = None
-    if not isinstance(value, dict) or value.get("error") in _NO_ERROR:
+    if not isinstance(value, dict):
         return classify_error(value)
-    return classify_error({key: value[key] for key in ("error", "request_id") if key in value})
+    for holder in (value, value.get("response")):
+        if isinstance(holder, dict) and holder.get("error") not in _NO_ERROR:
+            return classify_error({key: holder[key] for key in ("error", "request_id") if key in holder})
+    return classify_error({} if "response" in value else value)

@@ -63,3 +63,27 @@ class Halves:
 def whole_characters(text: str) -> str:
     """`text` with pairs of halves joined, and U+FFFD for a half alone: it could not be written down."""
     return text.encode("utf-16-le", errors="surrogatepass").decode("utf-16-le", errors="replace")
+
+
+# --- members of what a provider sent, which may be anything ---------------------------------------------------------
+
+
+def object_in(value: dict[str, Any], member: str) -> dict[str, Any]:
+    found = value.get(member)
+    return found if isinstance(found, dict) else {}
+
+
+def list_in(value: dict[str, Any], member: str) -> list[Any]:
+    found = value.get(member)
+    return found if isinstance(found, list) else []
+
+
+def text_in(value: dict[str, Any], member: str) -> str:
+    """The text as it came: its first or last character may be half of one."""
+    found = value.get(member)
+    return found if isinstance(found, str) else ""
+
+
+def word_in(value: dict[str, Any], member: str) -> str:
+    """Text that came in one piece."""
+    return whole_characters(text_in(value, member))
