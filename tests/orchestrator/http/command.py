@@ -26,7 +26,7 @@ CONFIG = """
 model = "local/fake-chat"
 
 [retry]
-base_s = 0.001
+{retry}
 
 [providers.local]
 base_url = "{url}"
@@ -87,9 +87,9 @@ class Desk:
         self.home.mkdir(exist_ok=True)
         (self.home / "config.toml").write_text(text, "utf-8")
 
-    def use(self, url: str, provider: str = "") -> None:
+    def use(self, url: str, *, provider: str = "", retry: str = "base_s = 0.001") -> None:
         """The server at `url` as the provider `local`, its model as the default; `provider`: more of its table."""
-        self.configure(CONFIG.format(url=url, provider=provider))
+        self.configure(CONFIG.format(url=url, provider=provider, retry=retry))
 
     async def run(
         self,

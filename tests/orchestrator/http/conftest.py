@@ -1,5 +1,6 @@
 """Fixtures of the tests that go over HTTP."""
 
 from tests.orchestrator.http.command import desk
+from tests.peers.npm import npm_peers
 
-__all__ = ["desk"]
+__all__ = ["desk", "npm_peers"]

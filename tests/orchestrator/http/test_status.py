@@ -1,12 +1,11 @@
 """How a run over HTTP ends: the status, the stream, what stands on stdout and on stderr."""
 
-from typing import Any
-
 import pytest
 
 from tests.orchestrator.engine.rig import sums_of_stream
 from tests.orchestrator.http.chat_server import Answer, Refused, Said, by_agent, chat_server, in_turn
 from tests.orchestrator.http.command import Desk, Done
+from tests.orchestrator.http.told import answers_of, retries
 
 BUSY = Refused(429, {"error": {"message": "slow down", "code": "rate_limit_exceeded"}}, {"retry-after": "0"})
 BROKEN = Refused(500, {"error": {"message": "our fault", "type": "server_error"}})
@@ -24,29 +23,6 @@ async def both_modes(desk: Desk, *answers: Answer) -> tuple[Done, Done, int]:
     assert as_json.faults == []
     assert as_text.status == as_json.status
     return as_json, as_text, asked
-
-
-def retries(done: Done) -> list[tuple[str, Any]]:
-    """What the stream says around retries, in order."""
-    told: list[tuple[str, Any]] = []
-    for event in done.events:
-        match event["type"]:
-            case "message_end" if event["message"]["role"] == "assistant":
-                told.append(("message_end", event["message"]["stopReason"]))
-            case "agent_end":
-                told.append(("agent_end", event["willRetry"]))
-            case "auto_retry_start":
-                told.append(("auto_retry_start", event["attempt"]))
-            case "auto_retry_end":
-                told.append(("auto_retry_end", event["success"]))
-            case "agent_settled":
-                told.append(("agent_settled", event["outcome"]))
-    return told
-
-
-def answers_of(done: Done) -> list[dict[str, Any]]:
-    ends = (event["message"] for event in done.of("message_end"))
-    return [message for message in ends if message["role"] == "assistant"]
 
 
 async def test_a_reply_that_ends_well_is_status_0_and_in_text_mode_the_answer_alone(desk: Desk) -> None:
