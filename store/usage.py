@@ -135,12 +135,20 @@ def usage_of(spend: Spend, total_tokens: int | None = None) -> Usage:
 
 
 class Price(msgspec.Struct, frozen=True):
-    """Micro-dollars per million tokens, so that price × tokens is 10⁻¹² dollar."""
+    """Micro-dollars per million tokens, so that price × tokens is 10⁻¹² dollar.
+
+    `tiers`: (more input tokens than this, the price then), rising. A tier's price holds for the whole request.
+    """
 
     input: int = 0
     output: int = 0
     cache_read: int = 0
     cache_write: int = 0
+    tiers: tuple[tuple[int, "Price"], ...] = ()
+
+    def at(self, input_tokens: int) -> "Price":
+        """The price of a request with so many tokens of input, cached ones included."""
+        return next((price for above, price in reversed(self.tiers) if input_tokens > above), self)
 
 
 def micro_usd(dollars: float) -> int:
@@ -152,12 +160,12 @@ def micro_usd(dollars: float) -> int:
 
 def priced(counts: Usage, price: Price | None, model: str) -> Usage:
     """`counts` with their cost at `price`; without a price they name `model` (`provider/id`) as unpriced."""
-    cost_pico = Price() if price is None else price
+    rate = Price() if price is None else price.at(counts.input + counts.cache_read + counts.cache_write)
     parts = (
-        counts.input * cost_pico.input,
-        counts.output * cost_pico.output,
-        counts.cache_read * cost_pico.cache_read,
-        counts.cache_write * cost_pico.cache_write,
+        counts.input * rate.input,
+        counts.output * rate.output,
+        counts.cache_read * rate.cache_read,
+        counts.cache_write * rate.cache_write,
     )
     used = counts.input or counts.output or counts.cache_read or counts.cache_write
     cost = Cost(

@@ -15,7 +15,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "agents": ("orchestrator.cli.agents", "The agents view: the trees of sessions, one row each."),
     "usage": ("orchestrator.cli.usage", "Own and total tokens and cost, per session of a tree."),
     "sessions": ("orchestrator.cli.sessions", "Stored sessions: list, show."),
-    "events": ("orchestrator.cli.events", "Event streams: validate one."),
+    "events": ("orchestrator.cli.events", "Event streams: replay a stored tree, validate a stream."),
+    "models": ("orchestrator.cli.models", "Models that can be named, with their windows and prices."),
     "demo": ("orchestrator.cli.demo", "A scripted tree on the folder that it is started in: no key, no network."),
 }
 

@@ -11,6 +11,7 @@ import msgspec
 import trio
 
 from actors.protocol.model import Model, ModelFailure, ModelInfo
+from orchestrator.engine.catalogue import Catalogue
 from orchestrator.engine.config import Config, CostConfig, ModelConfig, ProviderConfig
 from orchestrator.engine.errors import WrongUsage
 from orchestrator.providers.post import HttpLimits
@@ -75,6 +76,7 @@ class Models:
     notice: Callable[[str, str], None] = lambda session_id, text: None
     _made: dict[str, tuple[Model, ModelInfo]] = attrs.field(factory=dict)
     _providers: dict[str, Reached] = attrs.field(factory=dict)
+    _catalogue: Catalogue = attrs.field(factory=Catalogue)
     _https: "dict[HttpLimits, Http]" = attrs.field(factory=dict)
     _why_none_found: str = ""
 
@@ -152,10 +154,16 @@ class Models:
             lambda session_id, text: self.notice(session_id, text),
             reached.config.service_tier,
         )
-        known = next((one for one in reached.config.models if one.id == model), ModelConfig(model))
-        price = None if known.cost is None else _price(known.cost)
-        info = ModelInfo(provider, model, reached.api, price, known.context_window, known.max_output)
-        return port, info
+        return port, self._info(reached, model)
+
+    def _info(self, reached: Reached, model: str) -> ModelInfo:
+        """What is configured for the model, else what the catalogue knows. Another server's prices are its own."""
+        own = next((one for one in reached.config.models if one.id == model), ModelConfig(model))
+        is_usual = reached.name in KNOWN and reached.base_url == KNOWN[reached.name].base_url
+        row = self._catalogue.find(reached.name, model) if is_usual else None
+        price = _price(own.cost) if own.cost is not None else row.price if row is not None else None
+        window = own.context_window or (row.window if row is not None else 0)
+        return ModelInfo(reached.name, model, reached.api, price, window, own.max_output)
 
     def _split(self, name: str) -> tuple[str, str]:
         provider, slash, model = name.partition("/")
