@@ -61,14 +61,26 @@ class WatchedHost(Host):
         return super()._planted(ground, sink)
 
 
+@attrs.define(eq=False, kw_only=True)
+class Listener(RecordingOutlet):
+    """Keeps the lines, and shows each to the test."""
+
+    hear: Callable[[bytes], None]
+
+    def offer(self, line: bytes) -> None:
+        super().offer(line)
+        self.hear(line)
+
+
 @attrs.define(eq=False)
 class Rig:
-    """One place to run jobs in, one after the other, all with the script `text`."""
+    """One place to run jobs in, one after the other, all with the script `text`. `hear` is shown each line of the stream."""
 
     home: Home
     cwd: Path
     text: str
     make_flusher: Callable[[], Flusher] = Flusher
+    hear: Callable[[bytes], None] = lambda line: None
     tree: Tree | None = None
     lines: list[bytes] = attrs.field(factory=list)
 
@@ -82,7 +94,7 @@ class Rig:
     async def run_in_loop(self, job: Job) -> Ended:
         models = Models(Config(), {}, self.cwd)
         models.add_script("script", self.text)
-        outlet = RecordingOutlet()
+        outlet = Listener(hear=self.hear)
         self.lines = outlet.lines
 
         host = WatchedHost(job, self.home, models, flusher=self.make_flusher(), outlet=outlet)

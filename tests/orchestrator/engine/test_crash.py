@@ -4,6 +4,7 @@ After each death: what was acknowledged is there, what was running is `lost`, a 
 fact stands once, and the tree can go on.
 """
 
+import errno
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +12,14 @@ from pathlib import Path
 import attrs
 import pytest
 
+from actors.flusher import Flusher
 from orchestrator.engine.errors import EngineError, WrongUsage
+from orchestrator.engine.job import Ended
 from orchestrator.engine.opening import OwnedTree, root_of
 from store.attribution import billed
 from store.disk.home import Home
 from store.entries import ChildSettledEntry, ChildSpawnedEntry, ChildUsageAttributedEntry, RunSettledEntry
-from store.repair import Node, children_of, is_run_open, post_order, runs
+from store.repair import Fix, Node, children_of, is_run_open, post_order, runs
 from store.usage import add_up
 from tests.faulty_fs import FaultyFs, PowerLoss
 from tests.orchestrator.engine.rig import Flushes, Rig, script, sums_of_journals, sums_of_rows
@@ -55,6 +58,8 @@ def crash_at(number: int, cwd: Path) -> Crash | None:
     fs = FaultyFs.holding("/s/sessions")
     fs.power_fails_at = number
     rig = rig_on(fs, cwd)
+    if number % 5 == 0:
+        rig.make_flusher = Flusher  # with its threads: where the calls come in another order each time
     effect = cwd / "written.txt"
     effect.unlink(missing_ok=True)
     try:
@@ -78,14 +83,14 @@ def _is_all(error: BaseException, kind: type[BaseException]) -> bool:
     return isinstance(error, BaseExceptionGroup) and error.split(kind)[1] is None
 
 
-def load(fs: FaultyFs, root_id: str) -> tuple[dict[str, Node], int]:
-    """Open the tree as its owner and let go of it again: its nodes, and how much had to be repaired."""
+def load(fs: FaultyFs, root_id: str) -> tuple[dict[str, Node], list[Fix]]:
+    """Open the tree as its owner and let go of it again: its nodes, and what had to be repaired."""
     home = home_on(fs)
     owned = OwnedTree.acquire(fs, home, root_of(fs, home, root_id), lambda: SINCE)
     try:
         owned.load()
         assert owned.troubles.keys() == missing(owned.nodes)
-        return dict(owned.nodes), len(owned.repaired)
+        return dict(owned.nodes), owned.repaired
     finally:
         owned.close()
 
@@ -173,7 +178,7 @@ def test_a_tree_that_dies_at_any_call_to_the_disk_loses_nothing_acknowledged_and
                 calls = [record for node in nodes.values() for record in node.records if b"written.txt" in record.raw]
                 assert calls, f"{image} at call {number}: a tool has run whose call is not in the journal"
             again, repairs = load(fs, crash.root_id)
-            assert repairs == 0
+            assert repairs == []
             assert facts(again) == facts(nodes)
             assert sums_of_journals(again) == sums_of_journals(nodes)
             lost += sum(run.outcome == "lost" for node in nodes.values() for run in runs(node.records))
@@ -191,7 +196,7 @@ def check_goes_on(fs: FaultyFs, root_id: str, before: dict[str, Node], cwd: Path
     assert (ended.status, ended.answer) == (0, "went on")
     assert rig.faults(ended) == []
     after, repairs = load(fs, root_id)
-    assert repairs == 0
+    assert repairs == []
     check_whole(after, root_id, is_power_lost=True)
     assert rig.tree is not None
     assert sums_of_rows(rig.tree).total[root_id] == sums_of_journals(after).total[root_id]
@@ -230,3 +235,57 @@ def test_a_session_that_never_was_is_wrong_usage(tmp_path: Path) -> None:
     fs = FaultyFs.holding("/s/sessions")
     with pytest.raises(WrongUsage, match="no session"):
         rig_on(fs, tmp_path).run(session="0198f0aa-nowhere")
+
+
+def check_ended_well(rig: Rig, ended: Ended) -> None:
+    """Whatever the disk did: the stream keeps the rules, nobody crashed, and what was spent is folded at the next open."""
+    assert rig.tree is not None
+    assert (ended.status, rig.faults(ended)) == (0, [])
+    assert not [event for event in rig.events if event["type"] == "diagnostic" and event["code"] == "crash"]
+    nodes, repairs = load(rig.home.fs, ended.root_id)
+    # An ancestor whose journal did not take an attribution gets it from the repair.
+    assert {type(fix.body) for fix in repairs} <= {ChildUsageAttributedEntry}
+    check_whole(nodes, ended.root_id, is_power_lost=True)
+    held, kept = sums_of_rows(rig.tree), sums_of_journals(nodes)
+    assert {session: held.total[session] for session in nodes} == kept.total
+    assert load(rig.home.fs, ended.root_id)[1] == []
+
+
+def test_a_call_to_the_disk_that_fails_once_ends_no_run_that_has_begun(tmp_path: Path) -> None:
+    number, failed = 0, 0
+    while True:
+        fs = FaultyFs.holding("/s/sessions")
+        fs.errors = {(number := number + 1): errno.EIO}
+        rig = rig_on(fs, tmp_path)
+        try:
+            ended = rig.run()
+        except OSError:
+            assert rig.tree is None  # nothing had begun
+            continue
+        if fs.calls < number:
+            break
+        fs.errors = {}
+        if rig.tree is not None and not rig.tree.root.is_stored:
+            assert (ended.status, ended.error) == (1, "its journal cannot be used: [Errno 5] Input/output error")
+            assert rig.faults(ended) == []
+            continue
+        failed += 1
+        check_ended_well(rig, ended)
+    assert failed > 100
+
+
+def test_a_disk_that_fills_up_at_any_moment_holds_the_tree_until_there_is_room(tmp_path: Path) -> None:
+    held = 0
+    for room_bytes in range(900, 30_000, 450):
+        fs = FaultyFs.holding("/s/sessions")
+        fs.room_bytes = room_bytes
+        rig = rig_on(fs, tmp_path)
+
+        def make_room(line: bytes, fs: FaultyFs = fs) -> None:
+            if b'"type":"diagnostic"' in line:
+                fs.room_bytes = None
+
+        rig.hear = make_room
+        check_ended_well(rig, rig.run())
+        held += fs.room_bytes is None
+    assert held > 40
