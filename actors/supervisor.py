@@ -114,8 +114,8 @@ class Supervisor:
             admitted.model,
             parent,
             Mailbox(self.clock),
-            tools=request.tools,
-            thinking=request.thinking,
+            tools=_narrowed(request.tools, parent.tools),
+            thinking=request.thinking or parent.thinking,
         )
         row.target_id = target_id if request.tool_call_id else None
         row.why = "spawn_task" if request.tool_call_id else "direct_user"
@@ -155,3 +155,10 @@ class Supervisor:
         """What was spent is folded, or the time for it is over."""
         with trio.move_on_after(SETTLE_LEDGER_S):
             await self.ledger.drained()
+
+
+def _narrowed(asked: tuple[str, ...] | None, allowed: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """A child has the tools of its parent or fewer, never more. None: all there are."""
+    if asked is None or allowed is None:
+        return allowed if asked is None else asked
+    return tuple(name for name in asked if name in allowed)
