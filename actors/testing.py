@@ -178,6 +178,7 @@ def bench(
     window: int = 0,
     compaction: CompactionPolicy | None = None,
     fallback: str | None = None,
+    waits_for_reset: bool = False,
 ) -> Bench:
     """A tree with this model under the names `test/model` and `test/other`, priced at 1 and 10 dollars per million tokens."""
     journals = store or MemoryStore()
@@ -204,7 +205,13 @@ def bench(
     members = {ROOT: Member(0, "test/model")}
     policy = compaction or CompactionPolicy()
     state = TreeState(
-        ROOT, limits or Limits(), retry or RetryPolicy(), members, compaction=policy, fallback_model=fallback
+        ROOT,
+        limits or Limits(),
+        retry or RetryPolicy(),
+        members,
+        compaction=policy,
+        fallback_model=fallback,
+        waits_for_reset=waits_for_reset,
     )
     tree = Tree.of(workshop, state, sink, flusher or InlineFlusher(), clock, "root")
     return Bench(tree, journals, outlet)

@@ -10,13 +10,15 @@ from store.events import Reason
 class MayCall(msgspec.Struct, frozen=True, tag="may_call"):
     """May this session call its model once more? `passes`: summaries made since there was progress; None: no more of them.
 
-    The performer adds how many tokens the context holds and the model's window (0: not known).
+    The performer adds how many tokens the context holds and the model's window (0: not known). `paused_until`: Unix seconds
+    until which an earlier life of this session was to wait for a quota.
     """
 
     session_id: str
     passes: int | None = 0
     context_tokens: int = 0
     window: int = 0
+    paused_until: float = 0.0
 
 
 class CallFailed(msgspec.Struct, frozen=True, tag="call_failed"):

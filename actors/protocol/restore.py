@@ -5,11 +5,11 @@ from collections.abc import Iterable
 import msgspec
 
 from actors.protocol.effects import AppendEntry, Effect, SettleRun
-from actors.protocol.rules.calling import ending_of
+from actors.protocol.rules.calling import PAUSE_MARK, ending_of
 from actors.protocol.state import Ending, Kin, Notice, Queued, Step, TurnState
 from actors.protocol.tools import notice_id
 from store.context import dangling_calls, interrupted, last_assistant
-from store.entries import ChildSettledEntry, CustomMessageEntry, MailEntry, MessageEntry
+from store.entries import ChildSettledEntry, CustomEntry, CustomMessageEntry, MailEntry, MessageEntry
 from store.errors import BadRecord
 from store.messages import ToolResultMessage, UserMessage, decode_message
 from store.records import Record
@@ -64,6 +64,7 @@ def restore(
         notices=_notices(records, {child.child_session_id: child.name for child in children}, told),
         queue=(*_mail(records, told), *unwritten),
         is_woken=bool(unwritten),
+        paused_until=_paused_until(records),
     )
     return (_open_run(state, path, bool(dangling)) if is_open else state), effects
 
@@ -112,6 +113,21 @@ def _delivers(record: Record) -> Iterable[str]:
             details = message.details
     ids = details.get("delivers") if isinstance(details, dict) else None
     return [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else ()
+
+
+def _paused_until(records: list[Record]) -> float:
+    """Until when the session was to wait for its provider, if no answer has come since; 0: not at all."""
+    for record in reversed(records):
+        if (
+            record.type == "custom"
+            and isinstance(body := record.body(), CustomEntry)
+            and body.custom_type == PAUSE_MARK
+        ):
+            until = body.data.get("until") if isinstance(body.data, dict) else None
+            return float(until) if isinstance(until, int | float) else 0.0
+        if record.type == "message" and (answer := last_assistant([record])) and answer.stop_reason != "error":
+            return 0.0
+    return 0.0
 
 
 def _notices(records: list[Record], names: dict[str, str], told: set[str]) -> tuple[Notice, ...]:

@@ -106,6 +106,7 @@ class TurnState(msgspec.Struct, frozen=True):
     `ending` is how the run ends if nothing comes in between. `is_woken`: something arrived that begins a run when the session
     is idle; what an abort left behind does not. `passes`: summaries since there was progress; `may_compact`: none has failed since
     the last prompt. `is_asked_to_compact`: a person asked for one, with `instructions`.
+    `paused_until`: no call before (Unix seconds), as the journal says.
     """
 
     session_id: str
@@ -124,6 +125,7 @@ class TurnState(msgspec.Struct, frozen=True):
     waits: tuple[Wait, ...] = ()
     asking: tuple[Asking, ...] = ()
     retry: int = 0
+    paused_until: float = 0.0
     compacting: Compacting | None = None
     passes: int = 0
     may_compact: bool = True

@@ -29,6 +29,11 @@ from actors.protocol.retry import RetryPolicy, retry_delay
 FALLBACK_KINDS = frozenset({"overloaded", "rate_limited", "quota", "server"})
 
 
+# What a wait may mend, if the provider says how long.
+RESETTING_KINDS = frozenset({"overloaded", "rate_limited", "quota"})
+RESET_SPREAD_S = 5.0
+
+
 class Member(msgspec.Struct, frozen=True):
     """What the supervisor knows of a session when it decides."""
 
@@ -53,6 +58,7 @@ class TreeState(msgspec.Struct, frozen=True):
     models: frozenset[str] = frozenset()
     compaction: CompactionPolicy = CompactionPolicy()
     fallback_model: str | None = None
+    waits_for_reset: bool = False
 
     def with_member(self, session_id: str, member: Member) -> "TreeState":
         return msgspec.structs.replace(self, members={**self.members, session_id: member})
@@ -70,6 +76,8 @@ def decide(tree: TreeState, question: Question, draw: Draw) -> tuple[TreeState, 
     """The tree after the decision, and the decision."""
     match question:
         case MayCall():
+            if tree.waits_for_reset and question.paused_until > draw.at:
+                return tree, RetryAfter(question.paused_until - draw.at, 1, tree.retry.max_retries)
             return _may_call(tree, question)
         case CallFailed():
             if question.failure.kind == "overflow" and question.may_compact and tree.compaction.enabled:
@@ -100,6 +108,10 @@ def _may_call(tree: TreeState, question: MayCall) -> tuple[TreeState, Directive]
 
 def _call_failed(tree: TreeState, question: CallFailed, draw: Draw) -> tuple[TreeState, Directive]:
     delay = retry_delay(tree.retry, question.retry + 1, question.failure, draw.jitter)
+    if delay is None and tree.waits_for_reset and question.failure.kind in RESETTING_KINDS:
+        # However long it is: somebody asked for that. A little later than told, and not all at the same moment.
+        told = question.failure.retry_after_s
+        delay = None if told is None else told + draw.jitter * RESET_SPREAD_S
     if delay is not None:
         return tree, RetryAfter(delay, question.retry + 1, tree.retry.max_retries)
     member, fallback = tree.members[question.session_id], tree.fallback_model

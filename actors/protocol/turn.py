@@ -43,7 +43,7 @@ from actors.protocol.mail import (
     TimerFired,
     ToolEnded,
 )
-from actors.protocol.questions import Compact, Go
+from actors.protocol.questions import Compact, Go, RetryAfter
 from actors.protocol.rules.batch import tool_ended
 from actors.protocol.rules.calling import (
     ask_to_call,
@@ -52,6 +52,7 @@ from actors.protocol.rules.calling import (
     model_ended,
     model_failed,
     pause_ended,
+    wait_on,
 )
 from actors.protocol.rules.compacting import (
     after_overflow,
@@ -117,6 +118,8 @@ def _directed(state: TurnState, mail: Directed, at: float) -> Step:
         is_full = state.phase == "asking"
         return start_summary(state, mail.directive.reason) if is_full else after_overflow(state)
     if mail.question == state.question:
+        if state.phase == "asking" and isinstance(mail.directive, RetryAfter):
+            return wait_on(state, mail.directive, at)
         if state.phase == "asking" and state.is_asked_to_compact and isinstance(mail.directive, Go):
             return start_summary(state, "manual")
         return directed_call(state, mail, at) if state.phase == "asking" else directed_retry(state, mail, at)

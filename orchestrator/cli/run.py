@@ -49,6 +49,7 @@ _model = _options(
     click.option("--provider", envvar="SAPWOOD_PROVIDER", help="The provider of a model that is named without one."),
     click.option("--thinking", type=click.Choice(THINKING), envvar="SAPWOOD_THINKING", help="How long to think."),
     click.option("--fallback-model", envvar="SAPWOOD_FALLBACK_MODEL", help="When that one is overloaded or used up."),
+    click.option("--wait-for-reset", is_flag=True, help="Wait as long as the provider says, also over a restart."),
     click.option("--api-key", help="Key of the provider; a variable keeps it out of the list of processes."),
 )
 _sessions = _options(
@@ -154,6 +155,7 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
         retry=config.retry,
         compaction=config.compaction,
         fallback_model=options["fallback_model"],
+        waits_for_reset=options["wait_for_reset"],
         session=stored,
         fork=known_session(home, options["fork"]).id if options["fork"] else None,
         name=readable(options["name"]) if options["name"] else None,

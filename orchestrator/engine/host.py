@@ -94,6 +94,7 @@ class Host:
             members,
             compaction=job.compaction,
             fallback_model=job.fallback_model,
+            waits_for_reset=job.waits_for_reset,
         )
         tree = Tree.of(self._workshop(ground), state, sink, self.flusher, self.clock, self.job.name or UNNAMED)
         tree.root.tools, tree.root.thinking = self.job.tools, self.job.thinking

@@ -26,6 +26,7 @@ class Job:
     retry: RetryPolicy = attrs.field(factory=RetryPolicy)
     compaction: CompactionPolicy = attrs.field(factory=CompactionPolicy)
     fallback_model: str | None = None
+    waits_for_reset: bool = False
     session: str | None = None
     fork: str | None = None
     name: str | None = None

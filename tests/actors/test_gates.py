@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 from actors.gates import Gate
 from actors.protocol.limits import Limits
+from actors.protocol.mail import Abort, TimerFired
 from actors.protocol.model import ModelFailure, ModelRequest
 from actors.protocol.retry import RetryPolicy
 from actors.testing import ROOT, FunctionModel, bench
@@ -107,3 +108,62 @@ async def test_a_request_that_is_wrong_is_not_sent_to_another_model(autojump_clo
     await tested.run()
 
     assert (tested.root.outcome, len(model.requests)) == ("failed", 1)
+
+
+QUOTA = ModelFailure("quota", "monthly limit", retry_after_s=3 * 3600)
+
+
+async def test_without_being_asked_to_nobody_waits_hours_for_a_quota(autojump_clock: MockClock) -> None:
+    model = FunctionModel(lambda request: QUOTA)
+    tested = bench(model)
+
+    await tested.run()
+
+    assert (tested.root.outcome, len(model.requests)) == ("failed", 1)
+
+
+async def test_a_wait_for_the_reset_is_seen_written_down_and_ends_with_the_answer(autojump_clock: MockClock) -> None:
+    model = FunctionModel(lambda request: QUOTA if request.call == 1 else "at last")
+    tested = bench(model, waits_for_reset=True)
+
+    await tested.run()
+
+    assert tested.root.outcome == "completed"
+    assert trio.current_time() >= 3 * 3600
+    assert [event["delayMs"] >= 3 * 3_600_000 for event in tested.events() if event["type"] == "auto_retry_start"] == [
+        True
+    ]
+    assert "paused" in [event.get("code") for event in tested.events()]
+    assert "custom" in tested.store.types(ROOT)
+    assert not check_stream(tested.outlet.lines, exit_status=0)
+
+
+async def test_an_abort_ends_the_wait_at_once(autojump_clock: MockClock) -> None:
+    model = FunctionModel(lambda request: QUOTA)
+    tested = bench(model, waits_for_reset=True)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tested.run)
+        await trio.sleep(60)
+        tested.tree.tell(Abort("enough"))
+
+    assert (tested.root.outcome, len(model.requests)) == ("aborted", 1)
+    assert trio.current_time() < 120
+    assert not check_stream(tested.outlet.lines)
+
+
+async def test_a_restart_waits_for_what_is_left_of_the_pause(autojump_clock: MockClock) -> None:
+    model = FunctionModel(lambda request: QUOTA if request.call == 1 else "at last")
+    tested = bench(model, waits_for_reset=True)
+    tested.tree.supervisor.clock.wall = trio.current_time
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tested.run)
+        await trio.sleep(3600)
+        # A bug ends the incarnation in the middle of the pause.
+        tested.root.mailbox.put(TimerFired("no number"))  # type: ignore[arg-type]
+        tested.root.mailbox.put(object())  # type: ignore[arg-type]
+
+    assert tested.root.outcome == "completed"
+    assert trio.current_time() >= 3 * 3600
+    assert len(model.requests) == 2

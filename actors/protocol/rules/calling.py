@@ -20,12 +20,15 @@ from actors.protocol.mail import Directed, ModelEnded, ModelFailed, TimerFired
 from actors.protocol.questions import CallFailed, GiveUp, Go, MayCall, Refuse, RetryAfter, SwitchModel
 from actors.protocol.rules.delivery import deliver
 from actors.protocol.state import Ending, OpenCall, Step, TurnState
-from store.entries import MessageEntry, ModelChangeEntry, Outcome
-from store.events import AutoRetryEnd, AutoRetryStart, LimitReached
+from store.entries import CustomEntry, MessageEntry, ModelChangeEntry, Outcome
+from store.events import AutoRetryEnd, AutoRetryStart, Diagnostic, LimitReached
 from store.messages import AssistantMessage
+from store.times import iso
 from store.wire import encode
 
 CUT_AT_LIMIT = "the reply was cut at the token limit before any text or whole tool call came"
+LONG_PAUSE_S = 60.0
+PAUSE_MARK = "sapwood.pause"
 NO_CALL = "the reply announced a tool call, and none came"
 NOTHING_SAID = "the reply holds neither text nor a tool call"
 
@@ -35,7 +38,7 @@ def ask_to_call(state: TurnState) -> Step:
     question = state.number + 1
     state = state.with_(phase="asking", number=question, question=question, is_woken=False)
     passes = state.passes if state.may_compact else None
-    return state, [Consult(question, MayCall(state.session_id, passes))]
+    return state, [Consult(question, MayCall(state.session_id, passes, paused_until=state.paused_until))]
 
 
 def directed_call(state: TurnState, mail: Directed, at: float) -> Step:
@@ -124,7 +127,8 @@ def directed_retry(state: TurnState, mail: Directed, at: float) -> Step:
                 error_message=error,
             )
             state = state.with_(phase="pausing", number=timer, timer=timer, retry=retry.attempt)
-            return state, [EndLoop(will_retry=True), PublishEvent(start), StartTimer(timer, retry.delay_s)]
+            effects: list[Effect] = [EndLoop(will_retry=True), PublishEvent(start), StartTimer(timer, retry.delay_s)]
+            return state, [*_long_pause(retry.delay_s, at, error), *effects]
         case SwitchModel(model):
             state, ended = retry_failed(state)
             provider, _, name = model.partition("/")
@@ -132,9 +136,27 @@ def directed_retry(state: TurnState, mail: Directed, at: float) -> Step:
             state, asking = ask_to_call(state.with_(ending=None, needs_call=True))
             return state, [EndLoop(), *ended, change, UseModel(model), *asking]
         case GiveUp():
-            state, effects = retry_failed(state)
-            return state.with_(phase="ready"), [EndLoop(), *effects]
+            state, given_up = retry_failed(state)
+            return state.with_(phase="ready"), [EndLoop(), *given_up]
     raise TypeError(f"expected RetryAfter, SwitchModel or GiveUp, found {mail.directive!r}")
+
+
+def _long_pause(delay_s: float, at: float, reason: str) -> list[Effect]:
+    """A pause that outlasts what a process may: the journal says until when, so that a later one waits for the rest of it."""
+    if delay_s < LONG_PAUSE_S:
+        return []
+    until = iso(at + delay_s)
+    pause = CustomEntry(custom_type=PAUSE_MARK, data={"until": at + delay_s, "reason": reason})
+    note = Diagnostic(level="info", code="paused", text=f"waiting until {until} for the provider: {reason}")
+    return [AppendEntry(pause), PublishEvent(note)]
+
+
+def wait_on(state: TurnState, retry: RetryAfter, at: float) -> Step:
+    """The rest of a pause that an earlier life of this session had begun."""
+    timer = state.number + 1
+    text = f"waiting until {iso(at + retry.delay_s)} for the provider, as before"
+    state = state.with_(phase="pausing", number=timer, timer=timer, question=None)
+    return state, [PublishEvent(Diagnostic(level="info", code="paused", text=text)), StartTimer(timer, retry.delay_s)]
 
 
 def retry_failed(state: TurnState) -> Step:
@@ -146,4 +168,4 @@ def retry_failed(state: TurnState) -> Step:
 
 
 def pause_ended(state: TurnState, mail: TimerFired, at: float) -> Step:
-    return ask_to_call(state.with_(timer=None, ending=None, needs_call=True))
+    return ask_to_call(state.with_(timer=None, ending=None, needs_call=True, paused_until=0.0))
