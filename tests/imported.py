@@ -31,12 +31,14 @@ def bring(home: Home, *sources: Source, again: bool = False, new_id: Callable[[]
 
 
 def file(name: str) -> Source:
-    return read_source(RealFs(), DATA / name)
+    found = read_source(RealFs(), DATA / name)
+    assert isinstance(found, Source)
+    return found
 
 
 def text(*lines: str, path: str = "/elsewhere/x.jsonl", digest: str = "") -> Source:
     data = "".join(f"{line}\n" for line in lines).encode()
-    return Source(path, read_legacy(data), digest or str(hash(data)))
+    return Source.of(path, read_legacy(data), digest or str(hash(data)))
 
 
 def stored(home: Home, session: str) -> list[Record]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,39 +18,93 @@ from store.errors import BadId, StoreError
 from store.frame import body
 from store.legacy.family import Source, copied, id_in_name, in_order, origin_id, parents
 from store.legacy.imports import Arrival, ImportedFrom, imported_from, journals
-from store.legacy.read import Legacy, read_legacy
+from store.legacy.read import read_legacy
+from store.legacy.report import Salvaged, Skipped
 from store.records import Record
 from store.repair import children_of
 
 FILE_LIMIT_BYTES = 4 << 30
 _HEADER_READ_BYTES = 16 * 1024
+_KEPT_BYTES = 64 << 20
 
 
 @attrs.frozen
 class Imported:
-    """What became of one file. `known_as`: it is here already, under this id, and was not imported again."""
+    """What became of one file. `is_known`: it was imported before, so nothing was done.
+
+    `entries`: how many were taken from the file. `copied_from`: what it begins as a copy of, whose cost counts there.
+    """
 
     path: str
     session_id: str
-    legacy: Legacy
     parent_id: str | None = None
-    known_as: str | None = None
+    is_known: bool = False
+    entries: int = 0
+    skipped: tuple[Skipped, ...] = ()
+    salvaged: tuple[Salvaged, ...] = ()
     copied_from: ForkedFrom | None = None
 
 
-def read_source(fs: Fs, path: Path) -> Source:
-    """A file as it is now. A refusal is in its `legacy`. Raises StoreError for what is no file or too large, OSError."""
+def _as_before(source: Source, session_id: str) -> Imported:
+    return Imported(source.path, session_id, is_known=True)
+
+
+def _as_it_came(arrival: Arrival) -> Imported:
+    legacy = arrival.source.whole
+    return Imported(
+        path=arrival.source.path,
+        session_id=arrival.session_id,
+        parent_id=arrival.parent,
+        entries=len(legacy.records),
+        skipped=legacy.skipped,
+        salvaged=legacy.salvaged,
+        copied_from=arrival.copied,
+    )
+
+
+@attrs.frozen
+class Refused:
+    """A file that is no session, or that cannot be read, and why."""
+
+    path: str
+    reason: str
+
+
+def read_source(fs: Fs, path: Path) -> Source | Refused:
+    """A session file as it is now."""
+    try:
+        data = _read(fs, path)
+    except (OSError, StoreError) as error:
+        return Refused(str(path), getattr(error, "strerror", None) or str(error))
+    legacy = read_legacy(data)
+    if legacy.refusal is not None:
+        return Refused(str(path), legacy.refusal)
+    return Source.of(str(path), legacy, hashlib.sha256(data).hexdigest())
+
+
+def read_sources(fs: Fs, paths: Iterable[Path]) -> Iterator[Source | Refused]:
+    """Many files: what they hold is kept in memory as long as it is little, else read again when its turn comes."""
+    kept_bytes = 0
+    for path in paths:
+        found = read_source(fs, path)
+        if isinstance(found, Source):
+            kept_bytes += sum(len(record.raw) for record in found.records)
+            if kept_bytes > _KEPT_BYTES:
+                found = attrs.evolve(found, legacy=None)
+        yield found
+
+
+def _read(fs: Fs, path: Path) -> bytes:
     fd = fs.open(path, os.O_RDONLY)
     try:
         found = fs.fstat(fd)
         if not found.is_file:
-            raise StoreError(f"{path}: expected a regular file, found something else")
+            raise StoreError("expected a regular file, found something else")
         if found.size > FILE_LIMIT_BYTES:
-            raise StoreError(f"{path}: expected at most {FILE_LIMIT_BYTES} bytes, found {found.size}")
-        data = read_whole(fs, fd, found.size)
+            raise StoreError(f"expected at most {FILE_LIMIT_BYTES} bytes, found {found.size}")
+        return read_whole(fs, fd, found.size)
     finally:
         fs.close(fd)
-    return Source(str(path), read_legacy(data), hashlib.sha256(data).hexdigest())
 
 
 @attrs.define
@@ -79,14 +133,12 @@ class Importer:
         places = _below(above, root)
         known = {origin.digest: session for session, origin in self._imports()}
         before = {place: known.get(sources[place].digest) for place in places}
-        if not self.again and all(before.values()):
-            return [
-                Imported(sources[place].path, name, sources[place].legacy, known_as=name)
-                for place, name in before.items()
-                if name is not None
-            ]
+        there = [name for name in before.values() if name is not None]
+        if not self.again and len(there) == len(places):
+            return [_as_before(sources[place], name) for place, name in zip(places, there, strict=True)]
+        whole = {place: self._whole(sources[place]) for place in places}
         with Landing(self.fs, self.home, self.since) as landing:
-            arrivals = self._arrivals(landing, sources, above, places)
+            arrivals = self._arrivals(landing, whole, above)
             strangers = self._strangers(arrivals)
             written = journals(arrivals, lambda session: str(self.home.journal_path(session)), strangers)
             landing.write(written, [each.session_id for each in reversed(arrivals)])
@@ -94,21 +146,25 @@ class Importer:
             origin = imported_from(journal.header)
             if origin is not None:
                 self._imports().append((session, origin))
-        return [
-            Imported(each.source.path, each.session_id, each.source.legacy, each.parent, None, each.copied)
-            for each in arrivals
-        ]
+        return [_as_it_came(each) for each in arrivals]
 
-    def _arrivals(
-        self, landing: Landing, sources: Sequence[Source], above: Sequence[int | None], places: Sequence[int]
-    ) -> list[Arrival]:
+    def _whole(self, source: Source) -> Source:
+        """The source with what is in it. Raises StoreError where the file is no longer one."""
+        if source.legacy is not None:
+            return source
+        again = read_source(self.fs, Path(source.path))
+        if isinstance(again, Refused):
+            raise StoreError(f"{source.path}: {again.reason}")
+        return again
+
+    def _arrivals(self, landing: Landing, sources: Mapping[int, Source], above: Sequence[int | None]) -> list[Arrival]:
         """The sessions of a tree under the ids that they get: their own where it is valid and free."""
         found: dict[int, Arrival] = {}
-        for place in places:
-            source, parent = sources[place], above[place]
+        for place, source in sources.items():
+            parent = above[place]
             # A child that comes without its parent is somebody else here than what its parent's journal may mean.
             is_alone = parent is None and (source.header.depth > 0 or source.header.parent_session_id is not None)
-            wanted = source.header.id or (id_in_name(source.path) or "" if source.legacy.is_made else "")
+            wanted = source.header.id or (id_in_name(source.path) or "" if source.whole.is_made else "")
             session = landing.reserve(None if is_alone else wanted, self.new_id)
             found[place] = Arrival(
                 source,

@@ -16,6 +16,7 @@ from store.frame import COMMITS, seal, seed
 from store.ids import checked_session_id
 from store.legacy.imports import Journal
 from store.legacy.members import with_members
+from store.records import Record
 
 _WRITE_BYTES = 8 << 20
 _ON_ITS_WAY = ".importing"
@@ -105,7 +106,8 @@ class Landing:
         lock = TreeLock.acquire(self.fs, self.home, root, self.since)
         try:
             for session in order:
-                self._fill(self._files[session], session, written[session], lock.epoch)
+                each = written[session]
+                write_journal(self.fs, self._files[session], session, each.header, each.records, lock.epoch)
             for session in order:
                 self.fs.fdatasync(self._files[session])
             self._name(order)
@@ -125,16 +127,18 @@ class Landing:
                     self.fs.unlink(self.home.journal_path(session))
             raise
 
-    def _fill(self, fd: int, session: str, journal: Journal, epoch: int) -> None:
-        key = seed(session)
-        bodies = [with_members(journal.header, {"framing": b"%d" % FRAMING}), *(each.raw for each in journal.records)]
-        waiting: list[bytes] = []
-        size = 0
-        for seq, each in enumerate(bodies):
-            line = seal(each, seq, 0, epoch, COMMITS, key)
-            waiting.append(line)
-            size += len(line)
-            if size >= _WRITE_BYTES:
-                write_whole(self.fs, fd, b"".join(waiting))
-                waiting, size = [], 0
-        write_whole(self.fs, fd, b"".join(waiting))
+
+def write_journal(fs: Fs, fd: int, session_id: str, header: bytes, records: Sequence[Record], epoch: int) -> None:
+    """Write a whole journal into an empty file, each record committed; what went out stays out. Raises OSError."""
+    key = seed(session_id)
+    bodies = [with_members(header, {"framing": b"%d" % FRAMING}), *(record.raw for record in records)]
+    waiting: list[bytes] = []
+    size = 0
+    for seq, each in enumerate(bodies):
+        waiting.append(seal(each, seq, 0, epoch, COMMITS, key))
+        size += len(waiting[-1])
+        if size >= _WRITE_BYTES:
+            write_whole(fs, fd, b"".join(waiting))
+            waiting, size = [], 0
+    if waiting:
+        write_whole(fs, fd, b"".join(waiting))

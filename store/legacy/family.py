@@ -16,21 +16,34 @@ _ID = re.compile(r"[0-9a-z][0-9a-z-]{7,63}")
 
 @attrs.frozen
 class Source:
-    """A file that was read and not refused. `digest` tells its bytes from all others."""
+    """A file that was read and not refused. `digest` tells its bytes from all others.
+
+    sender  the session that gave this one its task, where an entry says so
+    legacy  what is in it; None while nobody needs it, as thousands of files would not fit into memory
+    """
 
     path: str
-    legacy: Legacy
-    digest: str = ""
+    header: Header
+    digest: str
+    sender: str | None
+    legacy: Legacy | None
+
+    @classmethod
+    def of(cls, path: str, legacy: Legacy, digest: str) -> "Source":
+        """Raises ValueError for a file that was refused."""
+        if legacy.header is None:
+            raise ValueError(f"{path}: expected a file that was read, found a refused one")
+        return cls(path, legacy.header, digest, _sender(legacy.records), legacy)
 
     @property
-    def header(self) -> Header:
-        if self.legacy.header is None:
-            raise ValueError(f"{self.path}: expected a file that was read, found a refused one")
-        return self.legacy.header
+    def whole(self) -> Legacy:
+        if self.legacy is None:
+            raise ValueError(f"{self.path}: expected a file in memory")
+        return self.legacy
 
     @property
     def records(self) -> tuple[Record, ...]:
-        return self.legacy.records
+        return self.whole.records
 
 
 def parents(sources: Sequence[Source]) -> list[int | None]:
@@ -62,10 +75,8 @@ def _parent_names(source: Source) -> Iterator[str]:
         if header.parent_session:
             yield header.parent_session
             yield from _names(header.parent_session)
-        task = task_of(source.records)
-        sender = task.get("from") if task is not None else None
-        if isinstance(sender, dict) and isinstance(sender.get("sessionId"), str):
-            yield sender["sessionId"]
+        if source.sender is not None:
+            yield source.sender
 
 
 def _is_in_circle(found: Sequence[int | None], place: int) -> bool:
@@ -86,6 +97,13 @@ def id_in_name(path: str) -> str | None:
     """The session id that a file's name ends with, if it does."""
     stem = PurePosixPath(path.replace("\\", "/")).name.removesuffix(".jsonl").rpartition("_")[2]
     return stem if _ID.fullmatch(stem) else None
+
+
+def _sender(records: Sequence[Record]) -> str | None:
+    task = task_of(records)
+    sender = task.get("from") if task is not None else None
+    name = sender.get("sessionId") if isinstance(sender, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def task_of(records: Sequence[Record]) -> dict[str, Any] | None:

@@ -91,7 +91,7 @@ def _header(
         session_id=header.id,
         path=arrival.source.path,
         digest=arrival.source.digest,
-        version=arrival.source.legacy.version,
+        version=arrival.source.whole.version,
         parent_session=header.parent_session if arrival.parent is not None else None,
     )
     changes: dict[str, Any] = {
@@ -106,7 +106,7 @@ def _header(
     if header.depth != depth or arrival.parent is not None:
         changes["rlmDepth"] = depth
     return with_members(
-        arrival.source.legacy.header_raw,
+        arrival.source.whole.header_raw,
         {name: None if value is None else encode(value) for name, value in changes.items()},
     )
 

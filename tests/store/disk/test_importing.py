@@ -1,6 +1,7 @@
 """Session files of other programs become journals, and leave as plain files again: whole trees, all or nothing."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from store.context import Context, build_context, for_model
 from store.disk.forest import read_tree
 from store.disk.fs import RealFs
 from store.disk.home import Home
-from store.disk.importing import header_line, read_source
+from store.disk.importing import Refused, header_line, read_sources
 from store.disk.ownership import liveness
 from store.entries import RunSettledEntry
 from store.frame import body
@@ -23,7 +24,7 @@ from store.records import Record
 from store.repair import repair_plan
 from store.tree import EntryTree
 from store.usage import add_up
-from tests.imported import FILES, bring, exported, file, stored, text
+from tests.imported import DATA, FILES, NESTED, bring, exported, file, stored, text
 from tests.plain import HEADER, SESSION, A, B, C, entry
 
 
@@ -65,7 +66,7 @@ def test_what_is_exported_and_imported_again_gets_nothing_more(name: str, tmp_pa
     out = exported(home, first.session_id)
     other = Home(tmp_path / "other", tmp_path / "other" / "sessions", RealFs())
 
-    (second,) = bring(other, Source("/elsewhere/x.jsonl", read_legacy(out), "other"))
+    (second,) = bring(other, Source.of("/elsewhere/x.jsonl", read_legacy(out), "other"))
 
     assert [record.raw for record in stored(other, second.session_id)] == out.splitlines()[1:]
 
@@ -184,7 +185,7 @@ def test_a_file_that_was_imported_is_not_imported_again(home: Home) -> None:
 
     (again,) = bring(home, source)
 
-    assert (again.session_id, again.known_as) == (SESSION, SESSION)
+    assert (again.session_id, again.is_known) == (SESSION, True)
     assert home.journal_path(SESSION).read_bytes() == before
     assert home.session_ids() == (SESSION,)
 
@@ -243,7 +244,7 @@ def test_a_fork_whose_source_is_not_here_counts_whole(home: Home) -> None:
 def test_a_session_of_ours_that_comes_back_is_a_copy_of_itself(home: Home) -> None:
     bring(home, text(HEADER, A, ANSWER.format(name="b", parent="a", cost=100)))
 
-    (back,) = bring(home, Source("/x.jsonl", read_legacy(exported(home, SESSION)), "another digest"))
+    (back,) = bring(home, Source.of("/x.jsonl", read_legacy(exported(home, SESSION)), "another digest"))
 
     assert back.session_id != SESSION
     assert back.copied_from is not None
@@ -257,11 +258,22 @@ def test_links_folders_and_pipes_are_no_session_files(tmp_path: Path) -> None:
     real = tmp_path / "real.jsonl"
     real.write_text(f"{HEADER}\n")
     (tmp_path / "link.jsonl").symlink_to(real)
-    with pytest.raises(Exception, match=r"regular file|symbolic"):
-        read_source(RealFs(), tmp_path / "link.jsonl")
-    with pytest.raises(Exception, match=r"regular file|directory"):
-        read_source(RealFs(), tmp_path)
-    assert read_source(RealFs(), real).header.id == SESSION
+    os.mkfifo(tmp_path / "pipe.jsonl")
+
+    found = list(read_sources(RealFs(), [tmp_path / "link.jsonl", tmp_path, tmp_path / "pipe.jsonl", real]))
+
+    assert [type(each) for each in found] == [Refused, Refused, Refused, Source]
+
+
+def test_what_does_not_fit_into_memory_is_read_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("store.disk.importing._KEPT_BYTES", 0)
+    sources = [each for each in read_sources(home.fs, [DATA / name for name in NESTED]) if isinstance(each, Source)]
+
+    imported = bring(home, *sources)
+
+    assert [source.legacy for source in sources] == [None, None, None]
+    assert [one.entries for one in imported] == [13, 11, 7]
+    assert imported[2].parent_id == imported[1].session_id
 
 
 def test_the_file_of_a_session_is_left_as_it_is(home: Home, tmp_path: Path) -> None:
@@ -269,8 +281,8 @@ def test_the_file_of_a_session_is_left_as_it_is(home: Home, tmp_path: Path) -> N
     data = f"{HEADER}\n{A}\n{B[:40]}".encode()
     path.write_bytes(data)
 
-    (imported,) = bring(home, read_source(RealFs(), path))
+    (imported,) = bring(home, *(each for each in read_sources(RealFs(), [path]) if isinstance(each, Source)))
 
     assert path.read_bytes() == data
-    assert [(note.line, note.reason) for note in imported.legacy.skipped] == [(3, "no whole JSON object")]
+    assert [(note.line, note.reason) for note in imported.skipped] == [(3, "no whole JSON object")]
     assert body(home.journal_path(SESSION).read_bytes().splitlines(keepends=True)[1]) == A.encode()

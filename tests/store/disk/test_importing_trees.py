@@ -86,7 +86,7 @@ def test_a_tree_of_ours_comes_back_under_new_ids_and_owns_no_session_of_another(
     """Its parent names children by id: those mean the copies, not the sessions that are here."""
     first = bring(home, *(file(name) for name in NESTED))
     files = [
-        Source(f"/x/{one.session_id}.jsonl", read_legacy(exported(home, one.session_id)), str(n))
+        Source.of(f"/x/{one.session_id}.jsonl", read_legacy(exported(home, one.session_id)), str(n))
         for n, one in enumerate(first)
     ]
 
@@ -111,7 +111,7 @@ def test_a_parent_alone_never_gets_the_children_of_another_tree(home: Home) -> N
     lines = root.splitlines()
     # The same parent, told anew: no entry is a copy of one that is here.
     changed = [line.replace(b'"timestamp":"2026-', b'"timestamp":"2025-') for line in lines]
-    source = Source("/x.jsonl", read_legacy(b"\n".join(changed) + b"\n"), "new")
+    source = Source.of("/x.jsonl", read_legacy(b"\n".join(changed) + b"\n"), "new")
 
     (imported,) = bring(home, source)
 
