@@ -77,7 +77,7 @@ def test_the_nearest_project_is_the_only_one(home: Path, project: Path) -> None:
             "[[providers.local.models]]\nid = 'a'\ncost = { inputs = 1.0 }",
             "providers.local.models.cost.inputs; did you mean providers.local.models.cost.input?",
         ),
-        ("zzz = 1", "zzz; known: model, limits, retry, providers"),
+        ("zzz = 1", "zzz; known: model, limits, retry"),
     ],
 )
 @pytest.mark.parametrize("whose", ["home", "project"])

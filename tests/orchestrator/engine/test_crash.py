@@ -34,6 +34,12 @@ IMAGES: dict[str, Callable[[FaultyFs], FaultyFs]] = {
 }
 
 
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that failed is tried again at once: hundreds of runs have no time for the pauses of one."""
+    monkeypatch.setattr("actors.session.RETRY_WRITE_S", (0.0, 0.001))
+
+
 def home_on(fs: FaultyFs) -> Home:
     return Home.from_env({"SAPWOOD_HOME": "/s"}, fs)
 
@@ -251,6 +257,7 @@ def check_ended_well(rig: Rig, ended: Ended) -> None:
     assert load(rig.home.fs, ended.root_id)[1] == []
 
 
+@pytest.mark.usefixtures("short_pauses")
 def test_a_call_to_the_disk_that_fails_once_ends_no_run_that_has_begun(tmp_path: Path) -> None:
     number, failed = 0, 0
     while True:
@@ -274,6 +281,7 @@ def test_a_call_to_the_disk_that_fails_once_ends_no_run_that_has_begun(tmp_path:
     assert failed > 100
 
 
+@pytest.mark.usefixtures("short_pauses")
 def test_a_disk_that_fills_up_at_any_moment_holds_the_tree_until_there_is_room(tmp_path: Path) -> None:
     held = 0
     for room_bytes in range(900, 30_000, 450):
