@@ -53,7 +53,9 @@ def sleepers(command: str) -> str:
 def check_rest(desk: Desk) -> None:
     """Nothing to repair, nothing running, all spent folded."""
     tree = desk.tree()
-    assert (tree.unrepaired, tree.troubles, tree.liveness.state) == (0, {}, "dead")
+    # A host that died between `child_spawned` and the child's file leaves a lost child without a journal.
+    assert set(tree.troubles.values()) <= {"its journal is missing"}
+    assert (tree.unrepaired, tree.liveness.state) == (0, "dead")
     accounts = {session: account(node.header, node.records) for session, node in tree.nodes.items()}
     for session, node in tree.nodes.items():
         assert not is_run_open(node.records)
