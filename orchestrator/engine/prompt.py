@@ -62,10 +62,10 @@ def _file(name: str, cwd: Path) -> list[Visible]:
     return [TextContent(text=f'<file name="{readable(name)}">\n{data.decode("utf-8", "replace")}\n</file>')]
 
 
-def piped_text(fd: int, has_prompt: bool, warn: Callable[[str], None]) -> str:
+def piped_text(fd: int, has_prompt: bool, warn: Callable[[str], None], patience_s: float = STDIN_PATIENCE_S) -> str:
     """What is piped into this process, to its end; nothing where stdin is a terminal or no pipe and no file.
 
-    With a prompt at hand a pipe that stays silent for 3 s is left alone: some programs keep one open and never write.
+    With a prompt at hand a pipe that stays silent so long is left alone: some programs keep one open and never write.
     """
     try:
         mode = os.fstat(fd).st_mode
@@ -73,8 +73,8 @@ def piped_text(fd: int, has_prompt: bool, warn: Callable[[str], None]) -> str:
         return ""
     if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode)):
         return ""
-    if has_prompt and stat.S_ISFIFO(mode) and not select.select([fd], [], [], STDIN_PATIENCE_S)[0]:
-        warn(f"nothing came from stdin in {STDIN_PATIENCE_S:.0f} s; going on without it (</dev/null avoids the wait)")
+    if has_prompt and stat.S_ISFIFO(mode) and not select.select([fd], [], [], patience_s)[0]:
+        warn(f"nothing came from stdin in {patience_s:g} s; going on without it (</dev/null avoids the wait)")
         return ""
     data = bytearray()
     while chunk := os.read(fd, 1 << 16):
