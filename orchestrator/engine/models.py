@@ -96,7 +96,7 @@ class Models:
         if name is not None:
             name, _, level = name.rpartition(":") if name.rpartition(":")[2] in _LEVELS else (name, "", "")
             thinking = thinking or level or None
-            if provider is not None:
+            if provider is not None and not name.startswith(f"{provider}/"):
                 name = f"{provider}/{name}"
         elif not has_stored:
             name = self._discovered(provider)
