@@ -2,11 +2,12 @@
 
 import io
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import attrs
 import msgspec
@@ -22,6 +23,9 @@ PROGRAM = Path(sys.executable).with_name("sapwood")
 PATIENCE_S = 60.0
 """A run takes half a second; what has not ended by then never will."""
 KEY = "sk-canary-0123456789abcdef"
+AT_ONCE = max(2, min(4, os.cpu_count() or 2))
+T = TypeVar("T")
+Result = TypeVar("Result")
 CONFIG = """
 model = "local/fake-chat"
 
@@ -83,6 +87,12 @@ class Desk:
     folder: Path
     environ: dict[str, str]
 
+    def apart(self, name: str) -> "Desk":
+        """Another home and another folder, for a run beside this one."""
+        root = self.home.parent / re.sub("[^a-z0-9]+", "-", name.lower())
+        (root / "work").mkdir(parents=True)
+        return Desk(root / "home", root / "work", self.environ | {"SAPWOOD_HOME": str(root / "home")})
+
     def configure(self, text: str) -> None:
         self.home.mkdir(exist_ok=True)
         (self.home / "config.toml").write_text(text, "utf-8")
@@ -119,6 +129,21 @@ class Desk:
     def stored(self, root_id: str) -> StoredTree:
         """The tree as a process that comes later reads it."""
         return read_tree(RealFs(), self.store, root_id)
+
+
+async def each(desk: Desk, cases: Mapping[str, T], run: Callable[[Desk, T], Awaitable[Result]]) -> dict[str, Result]:
+    """What `run` says of every case, each at a desk of its own: a process takes its time, so several work side by side."""
+    results: dict[str, Result] = {}
+    limit = trio.CapacityLimiter(AT_ONCE)
+
+    async def one(name: str, case: T) -> None:
+        async with limit:
+            results[name] = await run(desk.apart(name), case)
+
+    async with trio.open_nursery() as nursery:
+        for name, case in cases.items():
+            nursery.start_soon(one, name, case)
+    return results
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
 """How a run over HTTP ends: the status, the stream, what stands on stdout and on stderr."""
 
-import pytest
-
 from tests.orchestrator.engine.rig import sums_of_stream
 from tests.orchestrator.http.chat_server import Answer, Refused, Said, by_agent, chat_server, in_turn
-from tests.orchestrator.http.command import Desk, Done
+from tests.orchestrator.http.command import Desk, Done, each
 from tests.orchestrator.http.told import answers_of, retries
 
 BUSY = Refused(429, {"error": {"message": "slow down", "code": "rate_limit_exceeded"}}, {"retry-after": "0"})
@@ -52,20 +50,17 @@ FINAL: dict[str, tuple[Refused, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", FINAL)
-async def test_what_no_second_try_would_change_ends_at_once_with_status_1(desk: Desk, case: str) -> None:
-    answer, text = FINAL[case]
+async def test_what_no_second_try_would_change_ends_at_once_with_status_1(desk: Desk) -> None:
+    async def check(desk: Desk, case: tuple[Refused, str]) -> bool:
+        as_json, as_text, asked = await both_modes(desk, case[0])
+        assert (as_json.status, asked) == (1, 1)
+        assert retries(as_json) == [("message_end", "error"), ("agent_end", False), ("agent_settled", "failed")]
+        assert case[1] in answers_of(as_json)[0]["errorMessage"]
+        assert as_text.stdout == b""
+        assert as_text.stderr.startswith("sapwood: failed: ")
+        return case[1] in as_text.stderr and as_text.stderr.count("\n") == 1
 
-    as_json, as_text, asked = await both_modes(desk, answer)
-
-    assert (as_json.status, asked) == (1, 1)
-    assert retries(as_json) == [("message_end", "error"), ("agent_end", False), ("agent_settled", "failed")]
-    [message] = answers_of(as_json)
-    assert text in message["errorMessage"]
-    assert as_text.stdout == b""
-    assert as_text.stderr.startswith("sapwood: failed: ")
-    assert text in as_text.stderr
-    assert as_text.stderr.count("\n") == 1
+    assert await each(desk, FINAL, check) == dict.fromkeys(FINAL, True)
 
 
 async def test_a_429_that_passes_is_retried_in_the_order_of_the_contract_and_ends_well(desk: Desk) -> None:
@@ -229,21 +224,19 @@ WRONG: dict[str, tuple[list[str], dict[str, str], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-async def test_wrong_usage_is_status_2_before_any_header_and_leaves_nothing_behind(desk: Desk, case: str) -> None:
-    arguments, environ, texts = WRONG[case]
+async def test_wrong_usage_is_status_2_before_any_header_and_leaves_nothing_behind(desk: Desk) -> None:
     async with chat_server(in_turn(Said("never"))) as server:
-        desk.use(server.url)
-        as_text = await desk.run(*arguments, environ=environ)
-        as_json = await desk.run("--mode", "json", *arguments, environ=environ)
 
-    for done in (as_text, as_json):
-        assert (done.status, done.stdout) == (2, b"")
-        assert "Traceback" not in done.stderr
-        for text in texts:
-            assert text in done.stderr
+        async def unsaid(desk: Desk, case: tuple[list[str], dict[str, str], list[str]]) -> list[str]:
+            desk.use(server.url)
+            done = await desk.run("--mode", "json", *case[0], environ=case[1])
+            assert (done.status, done.stdout) == (2, b"")
+            assert "Traceback" not in done.stderr
+            assert [path.name for path in desk.home.rglob("*") if path.is_file()] == ["config.toml"]
+            return [text for text in case[2] if text not in done.stderr]
+
+        assert await each(desk, WRONG, unsaid) == {name: [] for name in WRONG}
     assert (server.asked, server.others) == ([], [])
-    assert [path.name for path in desk.home.rglob("*") if path.is_file()] == ["config.toml"]
 
 
 CONFIGURED_WRONG = {
@@ -260,17 +253,14 @@ CONFIGURED_WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", CONFIGURED_WRONG)
-async def test_a_configuration_that_cannot_be_meant_is_status_2_and_names_file_and_key(desk: Desk, case: str) -> None:
-    text, named = CONFIGURED_WRONG[case]
-    desk.configure(text)
+async def test_a_configuration_that_cannot_be_meant_is_status_2_and_names_file_and_key(desk: Desk) -> None:
+    async def told(desk: Desk, case: tuple[str, str]) -> tuple[int, bytes, list[bool]]:
+        desk.configure(case[0])
+        done = await desk.run("hello")
+        texts = (str(desk.home / "config.toml"), case[1], "Traceback")
+        return done.status, done.stdout, [text in done.stderr for text in texts]
 
-    done = await desk.run("hello")
-
-    assert (done.status, done.stdout) == (2, b"")
-    assert str(desk.home / "config.toml") in done.stderr
-    assert named in done.stderr
-    assert "Traceback" not in done.stderr
+    assert await each(desk, CONFIGURED_WRONG, told) == dict.fromkeys(CONFIGURED_WRONG, (2, b"", [True, True, False]))
 
 
 async def test_without_a_model_and_without_a_key_it_says_what_it_looked_for(desk: Desk) -> None:
@@ -295,7 +285,7 @@ async def test_a_server_at_openai_base_url_needs_neither_configuration_nor_a_mod
     assert (named.status, second.body["model"], "authorization" in second.request.headers) == (0, "gpt-x", False)
 
 
-NO_LIST = {
+NO_LIST: dict[str, Refused | None] = {
     "is not there": None,
     "has no list": Refused(404),
     "is no such server": Refused(200, "<html>hello</html>"),
@@ -305,19 +295,18 @@ NO_LIST = {
 }
 
 
-@pytest.mark.parametrize("case", NO_LIST)
-async def test_a_server_that_lists_no_model_is_named_with_the_reason(desk: Desk, case: str) -> None:
-    answer = NO_LIST[case]
-    async with chat_server(in_turn(Said("never"))) as server:
-        server.listing = answer
-        port = server.port if answer else 9
-        url = f"http://user:sk-password-1234@127.0.0.1:{port}/v1"
-        done = await desk.run("hello", environ={"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "sk-of-openai-1234"})
+async def test_a_server_that_lists_no_model_is_named_with_the_reason(desk: Desk) -> None:
+    async def told(desk: Desk, answer: Refused | None) -> tuple[int, bytes, bool, int]:
+        async with chat_server(in_turn(Said("never"))) as server:
+            server.listing = answer
+            port = server.port if answer else 9
+            url = f"http://user:sk-password-1234@127.0.0.1:{port}/v1"
+            done = await desk.run("hello", environ={"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "sk-of-openai-1234"})
+        assert f"http://127.0.0.1:{port}/v1/models" in done.stderr
+        return done.status, done.stdout, "sk-" in done.stderr, len(server.others)
 
-    assert (done.status, done.stdout) == (2, b"")
-    assert f"http://127.0.0.1:{port}/v1/models" in done.stderr
-    assert "sk-" not in done.stderr
-    assert len(server.others) == (answer is not None)
+    expected = {name: (2, b"", False, int(answer is not None)) for name, answer in NO_LIST.items()}
+    assert await each(desk, NO_LIST, told) == expected
 
 
 async def test_whatever_tools_print_stdout_holds_json_alone_in_json_mode(desk: Desk) -> None:
