@@ -39,11 +39,25 @@ SPAWNS = [("spawn_agent", {"prompt": "task", "name": f"child-{place}", "wait": T
 
 async def bare_actors(count: int) -> None:
     """The baseline: a task with a channel in, one message, one answer, the end; 16 at a time."""
+    await _actors(count, _actor)
+
+
+async def nursing_actors(count: int) -> None:
+    """The same for actors that could have children of their own."""
 
     async def actor(receive: trio.MemoryReceiveChannel[str], answers: trio.MemorySendChannel[str]) -> None:
-        async with receive, answers:
-            await answers.send(await receive.receive())
+        async with trio.open_nursery():
+            await _actor(receive, answers)
 
+    await _actors(count, actor)
+
+
+async def _actor(receive: trio.MemoryReceiveChannel[str], answers: trio.MemorySendChannel[str]) -> None:
+    async with receive, answers:
+        await answers.send(await receive.receive())
+
+
+async def _actors(count: int, actor: Callable[..., Awaitable[None]]) -> None:
     for _ in range(count // CHILDREN):
         async with trio.open_nursery() as nursery:
             ways = []
@@ -157,6 +171,7 @@ def a4(rounds: int) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         sides = {
             "bare": on_trio(bare_actors, count * 8),
+            "nursing": on_trio(nursing_actors, count * 8),
             "memory": on_trio(in_memory, count),
             "disk": on_trio(on_disk(Path(folder)), count),
         }
@@ -164,6 +179,7 @@ def a4(rounds: int) -> list[Row]:
         best = in_turns(rounds, sides)
     rows = [
         at_most("A4 child run, journal in memory", 12, best["memory"], best["bare"], "trio child actor"),
+        beside("A4 child run, journal in memory", best["memory"], best["nursing"], "trio actor with a nursery"),
         beside("A4 child run, journal on disk", best["disk"], best["bare"], "trio child actor"),
     ]
     for name, factor in (("openai-agents", 4), ("pydantic-ai", 5)):

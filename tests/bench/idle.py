@@ -2,7 +2,7 @@
 
 import gc
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from time import process_time
 from typing import Any
 
@@ -22,7 +22,7 @@ from store.events import Place
 from store.ids import session_id
 from store.tree import EntryTree
 from tests.bench.child import planted, workshop
-from tests.bench.harness import Row, at_most
+from tests.bench.harness import Row, at_most, beside, settle_heap
 
 CHILDREN = 10_000
 RUN = 1_000
@@ -58,12 +58,26 @@ class Measured:
 
 async def bare(count: int, *, is_traced: bool) -> Measured:
     """A task each that waits on a channel of its own."""
-    senders: list[trio.MemorySendChannel[str]] = []
+    return await _waiting(count, _actor, is_traced=is_traced)
+
+
+async def nursing(count: int, *, is_traced: bool) -> Measured:
+    """The same for actors that could have children of their own."""
 
     async def actor(receive: trio.MemoryReceiveChannel[str]) -> None:
-        async for _ in receive:
-            pass
+        async with trio.open_nursery():
+            await _actor(receive)
 
+    return await _waiting(count, actor, is_traced=is_traced)
+
+
+async def _actor(receive: trio.MemoryReceiveChannel[str]) -> None:
+    async for _ in receive:
+        pass
+
+
+async def _waiting(count: int, actor: Callable[..., Awaitable[None]], *, is_traced: bool) -> Measured:
+    senders: list[trio.MemorySendChannel[str]] = []
     before = _traced(is_traced)
     async with trio.open_nursery() as nursery:
         started = process_time()
@@ -164,8 +178,9 @@ def _bytes_of(function: Any, count: int) -> float:
 def a5(rounds: int) -> list[Row]:
     """10,000 idle children: memory, creation, teardown"""
     best: dict[str, float] = {}
+    settle_heap()
     for _ in range(rounds):
-        for name, function in (("ours", ours), ("bare", bare)):
+        for name, function in (("ours", ours), ("bare", bare), ("nursing", nursing)):
             gc.collect()
             measured = trio.run(_timed(function), CHILDREN)
             for part in ("created", "ended"):
@@ -181,6 +196,8 @@ def a5(rounds: int) -> list[Row]:
         _kib("A5 settled child, no task", kib["settled"], kib["bare"]),
         at_most("A5 creation", 2, best["ours created"], best["bare created"], "trio actor"),
         at_most("A5 teardown", 1.5, best["ours ended"], best["bare ended"], "trio actor"),
+        beside("A5 creation", best["ours created"], best["nursing created"], "trio actor with a nursery"),
+        beside("A5 teardown", best["ours ended"], best["nursing ended"], "trio actor with a nursery"),
     ]
 
 
