@@ -133,6 +133,8 @@ class Directory:
                 self.deliver(row, mail)
             self.revive(row)
             return
+        if row.outbox is not None and row.parent is not None:
+            row.outbox.tree.shed()
         if row.parent is not None and row.parent.has_task:
             # Whoever counts it as running was told of no end: there was none.
             row.parent.mailbox.put(ChildRested(row.id) if row.is_running else Emptied())

@@ -99,4 +99,7 @@ class Ledger:
         except (OSError, StoreError) as error:
             self.trouble(ancestor, str(error))
             return False
+        if ancestor.parent is not None and not ancestor.has_task:
+            # It has settled and shed its entries; this one is no more use in memory than they were.
+            ancestor.outbox.tree.shed()
         return True
