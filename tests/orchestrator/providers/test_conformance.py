@@ -12,22 +12,15 @@ from actors.protocol.model import (
     BlockEnded,
     CallArguments,
     CallStarted,
-    Chunk,
     ModelFailure,
-    ModelInfo,
-    ModelRequest,
     ReplyEnd,
     ResponseNamed,
 )
-from orchestrator.providers.http import opened_http
-from orchestrator.providers.post import HttpLimits
-from store.messages import user_text
 from store.usage import Usage
-from tests.orchestrator.providers.speakers import APIS, COMPLETIONS, Api, Heard, Said, heard
+from tests.orchestrator.providers.apis import APIS, CANARY, COMPLETIONS, Api, Heard, ask, heard
+from tests.orchestrator.providers.said import Said
 from tests.raw_server import Answer, chunked, cut_anywhere, each_byte, head, raw_server
 
-CANARY = "sk-canary-7f3a9b2c5d"
-LIMITS = HttpLimits(connect_s=60, first_byte_s=60, idle_s=60, total_s=60)
 REPLY = Said(
     text="Grüße, 中文 🌲\u2028.",
     thinking="Hm – 二つ.",
@@ -39,22 +32,6 @@ REPLY = Said(
 USAGE = Usage(input=900, output=41, cache_read=1_200, cache_write=300, total_tokens=2_441, reasoning=17)
 
 each_api = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
-
-
-async def ask(api: Api, url: str, limits: HttpLimits = LIMITS) -> tuple[list[Chunk], ReplyEnd | ModelFailure]:
-    chunks: list[Chunk] = []
-
-    async def hear(chunk: Chunk) -> None:
-        chunks.append(chunk)
-
-    info = ModelInfo("local", "fake", api.name)
-    request = ModelRequest("s-1", "root", 0, 1, info, (user_text("hi", 0),))
-    async with opened_http(limits, uses_environment=False) as http:
-        model = api.port(http, f"{url}{api.base}", CANARY, {"X-Extra": "1"})
-        end = await model.call(request, hear)
-        assert CANARY not in repr(model)
-    assert CANARY not in repr((end, chunks))
-    return chunks, end
 
 
 def whole(said: Said) -> tuple[str, str, list[tuple[str, str, str]]]:
