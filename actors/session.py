@@ -78,7 +78,7 @@ class SessionLoop:
                 raise
             except (OSError, StoreError) as error:
                 self.mailbox.put_back(letters[place:])
-                await self._pause(error)
+                await self._pause(error, is_closing=self.state.is_aborted or isinstance(letter.mail, URGENT))
                 return True
             except Exception:
                 is_owed = isinstance(letter.mail, NEVER_DROPPED)
@@ -88,12 +88,12 @@ class SessionLoop:
             self._failures = 0
         return False
 
-    async def _pause(self, error: OSError | StoreError) -> None:
+    async def _pause(self, error: OSError | StoreError, *, is_closing: bool) -> None:
         self._failures += 1
         if self._failures == 1:
             text = f"not written, trying again: {error}"
             self.perform([PublishEvent(Diagnostic(level="warning", code="store", text=text))])
-        if self.state.is_aborted and self._failures >= CLOSING_TRIES:
+        if is_closing and self._failures >= CLOSING_TRIES:
             raise ClosingFailed(str(error)) from error
         with self.mailbox.until_urgent(write_pause_s(self._failures)):
             await trio.sleep_forever()
