@@ -27,12 +27,14 @@ class Check(msgspec.Struct, frozen=True):
 
     header      the JSON object of record 0 as it is written; None where it is gone
     records     the entries that are intact and committed, linked as `salvaged` tells
+    places      line and offset of each
     gaps        what is damaged
     torn        what a crash, or a writer who is at work, left behind the last commit; None for nothing
     """
 
     header: bytes | None
     records: tuple[Record, ...]
+    places: tuple[tuple[int, int], ...]
     gaps: tuple[Gap, ...]
     salvaged: tuple[Salvaged | Skipped, ...]
     torn: Gap | None
@@ -45,13 +47,15 @@ def check_journal(data: bytes, session_id: str) -> Check:
     lines = _Lines(data)
     header, items = _placed(data, session_id, recovery, lines)
     links = Links(items, recovery.header.version if recovery.header else 3)
+    records = tuple(links.records())
     torn = None
     if recovery.torn is not None:
         start, end = recovery.torn
         torn = Gap(lines.at(start), start, end, f"{end - start} bytes of a write that was cut off")
     return Check(
         header=header,
-        records=tuple(links.records()),
+        records=records,
+        places=tuple((item.line, item.offset) for item in links.items),
         gaps=tuple(Gap(lines.at(each.start), each.start, each.end, each.reason) for each in recovery.damage),
         salvaged=tuple(links.notes),
         torn=torn,

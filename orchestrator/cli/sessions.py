@@ -18,6 +18,7 @@ from orchestrator.cli.common import (
     tree_with,
 )
 from orchestrator.cli.forest import Forest
+from orchestrator.cli.sessions_files import FILE_COMMANDS
 from orchestrator.views.conversation import conversation, spoken
 from orchestrator.views.rows import AgentRow, tree_rows
 from orchestrator.views.session_text import entry_counts, session_head, session_list
@@ -61,6 +62,10 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @click.group(help=HELP, context_settings=HELP_OPTIONS)
 def command() -> None:
     """The group."""
+
+
+for each in FILE_COMMANDS:
+    command.add_command(each)
 
 
 @command.command("list", help=LIST_HELP, context_settings=HELP_OPTIONS)

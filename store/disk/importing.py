@@ -73,7 +73,7 @@ class Refused:
 def read_source(fs: Fs, path: Path) -> Source | Refused:
     """A session file as it is now."""
     try:
-        data = _read(fs, path)
+        data = read_data(fs, path)
     except (OSError, StoreError) as error:
         return Refused(str(path), getattr(error, "strerror", None) or str(error))
     legacy = read_legacy(data)
@@ -94,7 +94,8 @@ def read_sources(fs: Fs, paths: Iterable[Path]) -> Iterator[Source | Refused]:
         yield found
 
 
-def _read(fs: Fs, path: Path) -> bytes:
+def read_data(fs: Fs, path: Path) -> bytes:
+    """The bytes of a regular file. Raises StoreError for anything else and for what is too large, OSError."""
     fd = fs.open(path, os.O_RDONLY)
     try:
         found = fs.fstat(fd)

@@ -129,13 +129,17 @@ class Landing:
 
 
 def write_journal(fs: Fs, fd: int, session_id: str, header: bytes, records: Sequence[Record], epoch: int) -> None:
-    """Write a whole journal into an empty file, each record committed; what went out stays out. Raises OSError."""
+    """Write a whole journal into an empty file, each record committed. Raises OSError; what went out stays out.
+
+    The file gets its name when all of it is durable, so every record may say that all are: a bit that flips in the last
+    line, too, is damage then, and not a write that was cut off.
+    """
     key = seed(session_id)
     bodies = [with_members(header, {"framing": b"%d" % FRAMING}), *(record.raw for record in records)]
     waiting: list[bytes] = []
     size = 0
     for seq, each in enumerate(bodies):
-        waiting.append(seal(each, seq, 0, epoch, COMMITS, key))
+        waiting.append(seal(each, seq, len(bodies), epoch, COMMITS, key))
         size += len(waiting[-1])
         if size >= _WRITE_BYTES:
             write_whole(fs, fd, b"".join(waiting))

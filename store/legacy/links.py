@@ -66,6 +66,11 @@ class Links:
             found.append(read_record(raw))
         return found
 
+    @property
+    def items(self) -> Sequence[Item]:
+        """Where each of the records stood."""
+        return self._items
+
     def _note(self, item: Item, what: str) -> None:
         self.notes.append(Salvaged(item.line, item.offset, what))
 

@@ -180,6 +180,20 @@ def test_a_crash_at_any_call_leaves_no_half_session(call: int, keeps_names: bool
     assert (len(tree.nodes), tree.troubles) == (3, {})
 
 
+@pytest.mark.parametrize("line", [1, 2, 3, 4])
+def test_a_bit_that_flips_later_is_damage_also_in_the_last_line(line: int, home: Home) -> None:
+    bring(home, text(HEADER, A, B))
+    path = home.journal_path(SESSION)
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[line - 1] = lines[line - 1].replace(b'"t', b'"T', 1)
+    path.write_bytes(b"".join(lines))
+
+    recovery = read_journal(home.fs, path, SESSION)
+
+    assert len(lines) == 4
+    assert (len(recovery.damage), recovery.torn) == (1, None)
+
+
 def test_what_a_killed_import_left_is_written_over(home: Home) -> None:
     home.create()
     aside = home.journal_path(SESSION).with_name(f"{SESSION}.jsonl.importing")
