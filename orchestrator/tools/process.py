@@ -39,7 +39,7 @@ class GroupProcess:
         try:
             os.set_blocking(read_end, False)
             popen = subprocess.Popen(
-                [*_dies_with_parent(), *argv],
+                [*_dies_with_parent(os.getpid()), *argv],
                 cwd=cwd,
                 env=env,
                 stdin=subprocess.DEVNULL,
@@ -158,8 +158,10 @@ def _exists(group: int) -> bool:
 
 
 @functools.cache
-def _dies_with_parent() -> tuple[str, ...]:
-    """The words that make the kernel kill the leader when we die, where `setpriv` can say that.
+def _dies_with_parent(pid: int) -> tuple[str, ...]:
+    """The words that make the kernel kill the leader when we, `pid`, die, where `setpriv` can say that.
+
+    If we died before it was said, the leader has another parent by now, and does not begin.
 
     Not by `preexec_fn`: Python code between fork and exec can deadlock where there are threads, and forbids vfork.
     """
@@ -171,4 +173,6 @@ def _dies_with_parent() -> tuple[str, ...]:
         probe = subprocess.run([*words, "true"], env={}, capture_output=True, timeout=10, check=False)
     except (OSError, subprocess.SubprocessError):
         return ()
-    return words if probe.returncode == 0 else ()
+    if probe.returncode != 0:
+        return ()
+    return (*words, "/bin/sh", "-c", 'test "$PPID" = "$0" && exec "$@"', str(pid))

@@ -252,7 +252,7 @@ trio.run(BashTool().run, {"command": "echo $$; exec sleep 300"}, context)
 """
 
 
-@pytest.mark.skipif(not process._dies_with_parent(), reason="no setpriv that knows --pdeathsig")
+@pytest.mark.skipif(not process._dies_with_parent(os.getpid()), reason="no setpriv that knows --pdeathsig")
 def test_a_command_does_not_outlive_a_host_that_is_killed(tmp_path: Path) -> None:
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen([sys.executable, "-c", HOST, str(tmp_path)], stdout=subprocess.PIPE, env=env) as host:
