@@ -81,23 +81,27 @@ class Rig:
     text: str
     make_flusher: Callable[[], Flusher] = Flusher
     hear: Callable[[bytes], None] = lambda line: None
+    host: Host | None = None
     tree: Tree | None = None
-    lines: list[bytes] = attrs.field(factory=list)
+    listener: Listener = attrs.field(factory=lambda: Listener(hear=lambda line: None))
+
+    @property
+    def lines(self) -> list[bytes]:
+        return self.listener.lines
 
     def job(self, prompt: str = "go", **members: Any) -> Job:
         return Job(prompt, members.pop("model", "scripted/script"), self.cwd, {"PATH": "/usr/bin:/bin"}, **members)
 
     def run(self, prompt: str = "go", **members: Any) -> Ended:
-        """Run a job to its end. `lines` then hold its stream and `tree` what was in memory."""
+        """Run a job to its end. `lines` then hold its stream, `tree` what was in memory."""
         return trio.run(self.run_in_loop, self.job(prompt, **members))
 
     async def run_in_loop(self, job: Job) -> Ended:
         models = Models(Config(), {}, self.cwd)
         models.add_script("script", self.text)
-        outlet = Listener(hear=self.hear)
-        self.lines = outlet.lines
+        self.listener = Listener(hear=self.hear)
 
-        host = WatchedHost(job, self.home, models, flusher=self.make_flusher(), outlet=outlet)
+        host = self.host = WatchedHost(job, self.home, models, flusher=self.make_flusher(), outlet=self.listener)
         try:
             with trio.fail_after(PATIENCE_S):
                 return await host.run()

@@ -297,3 +297,30 @@ def test_a_disk_that_fills_up_at_any_moment_holds_the_tree_until_there_is_room(t
         check_ended_well(rig, rig.run())
         held += fs.room_bytes is None
     assert held > 40
+
+
+@pytest.mark.usefixtures("short_pauses")
+def test_a_disk_that_is_full_for_ever_keeps_nobody_from_stopping_the_tree(tmp_path: Path) -> None:
+    outcomes: Counter[str] = Counter()
+    for room_bytes in range(900, 21_000, 450):
+        fs = FaultyFs.holding("/s/sessions")
+        fs.room_bytes = room_bytes
+        rig = rig_on(fs, tmp_path)
+
+        def stop(line: bytes, rig: Rig = rig) -> None:
+            if b'"type":"diagnostic"' in line and rig.host is not None:
+                rig.hear = rig.listener.hear = lambda line: None
+                rig.host._stop("enough")
+
+        rig.hear = stop
+        ended = rig.run()
+
+        assert rig.faults(ended) == []
+        assert (ended.status, bool(ended.error)) == (1, True)
+        outcomes[ended.outcome] += 1
+        fs.room_bytes = None
+        if rig.tree is not None and rig.tree.root.is_stored:
+            nodes, _ = load(fs, ended.root_id)
+            check_whole(nodes, ended.root_id, is_power_lost=True)
+            check_goes_on(fs, ended.root_id, nodes, tmp_path)
+    assert outcomes.keys() <= {"aborted", "failed"}
