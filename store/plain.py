@@ -4,6 +4,7 @@ They take the last line for the place where the session stands, whatever type it
 `session_info`. Types that only we know they pass over.
 """
 
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
@@ -67,7 +68,7 @@ def last_time(header: Header, tree: EntryTree) -> str:
 
 def pi_folder(cwd: str) -> str:
     """The name of pi's folder for sessions of `cwd`. Source: pi 1.6, `getDefaultSessionDirPath`."""
-    whole = cwd.rstrip("/\\") or cwd
+    whole = posixpath.normpath(cwd) if cwd.startswith("/") else cwd
     return f"--{_APART.sub('-', whole[1:] if whole[:1] in {'/', chr(92)} else whole)}--"
 
 
