@@ -50,6 +50,46 @@ class ListFamily(msgspec.Struct, frozen=True, tag="list_family"):
 FamilyRequest = Spawn | WaitFor | ListFamily
 
 
+class Send(msgspec.Struct, frozen=True, tag="send"):
+    """A message for `to`: parent, the name of a child or sibling, or all."""
+
+    to: str
+    message: str
+    mode: Literal["auto", "steer", "follow_up"] = "auto"
+
+
+class AbortChild(msgspec.Struct, frozen=True, tag="abort_child"):
+    """End the child's run, and all below it. It stays addressable."""
+
+    name: str
+
+
+class DeleteChild(msgspec.Struct, frozen=True, tag="delete_child"):
+    """The child is not needed any more: it is stopped, and gone from the family. Its journal stays."""
+
+    name: str
+
+
+class FindModels(msgspec.Struct, frozen=True, tag="find_models"):
+    """Which models a child can have. `query`: part of a name, or empty for all."""
+
+    query: str = ""
+
+
+class Compact(msgspec.Struct, frozen=True, tag="compact"):
+    """Summarise the context before the next request to the model."""
+
+    instructions: str | None = None
+
+
+class CompactStatus(msgspec.Struct, frozen=True, tag="compact_status"):
+    """How full the context is, and whether it will be summarised."""
+
+
+# What may be asked besides; a session that does not know one of these refuses it.
+HostRequest = Send | AbortChild | DeleteChild | FindModels | Compact | CompactStatus
+
+
 class Handle(msgspec.Struct, frozen=True, tag="handle"):
     """An admitted child."""
 
@@ -112,6 +152,55 @@ class Members(msgspec.Struct, frozen=True, tag="members"):
 
 
 FamilyAnswer = Handle | Refused | Waited | Members
+
+
+class Receipt(msgspec.Struct, frozen=True, tag="receipt"):
+    """A message has arrived: `delivered` into the context, or `queued` in the journal of `to`."""
+
+    delivery: Literal["delivered", "queued"]
+    message_id: str
+    to: str = ""
+
+
+class Receipts(msgspec.Struct, frozen=True, tag="receipts"):
+    """One for each who got a message to all."""
+
+    receipts: tuple[Receipt, ...]
+
+
+class Aborted(msgspec.Struct, frozen=True, tag="aborted"):
+    """How the child stands after its abort."""
+
+    report: ChildReport
+
+
+class Deleted(msgspec.Struct, frozen=True, tag="deleted"):
+    session_id: str
+    name: str
+
+
+class ModelRow(msgspec.Struct, frozen=True):
+    """A model that can be used. `selector` is what `model=` takes."""
+
+    selector: str
+    provider: str
+    id: str
+    context_window: int | None = None
+
+
+class Models(msgspec.Struct, frozen=True, tag="models"):
+    models: tuple[ModelRow, ...]
+
+
+class Compaction(msgspec.Struct, frozen=True, tag="compaction"):
+    """Tokens of the context as far as they are known."""
+
+    status: Literal["idle", "scheduled", "running"]
+    context_tokens: int | None = None
+    context_window: int | None = None
+
+
+HostAnswer = Receipt | Receipts | Aborted | Deleted | Models | Compaction
 
 
 class Family(Protocol):
