@@ -1,6 +1,7 @@
 """One request to a provider, its bounds, and what must never be told of it."""
 
 import re
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -11,7 +12,10 @@ from actors.protocol.model import ModelFailure
 from orchestrator.providers.sse import EVENT_BYTES, LINE_BYTES
 from orchestrator.providers.text import whole_characters
 
-_SECRET_HEADER = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
+# A header of any other name may be how somebody's proxy knows them.
+_OPEN_HEADERS = frozenset({"accept", "content-type", "user-agent", "http-referer", "referer", "x-title"}) | frozenset(
+    {"anthropic-version", "anthropic-beta", "openai-beta"}
+)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?|")
 # Shorter ones ("none", "x") guard nothing, and taking them out would mangle the text.
@@ -78,7 +82,7 @@ class Post:
 
     def _secrets(self) -> Iterator[str]:
         for name, value in self.headers.items():
-            if _SECRET_HEADER.search(name):
+            if name.lower() not in _OPEN_HEADERS:
                 yield value
                 yield value.rpartition(" ")[2]
         try:
@@ -89,6 +93,7 @@ class Post:
         for word in (user, password):
             yield word
             yield unquote(word)
+        yield b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()  # what is sent in their place
         for _, value in parse_qsl(parts.query):
             yield value
         for pair in parts.query.split("&"):
