@@ -67,6 +67,8 @@ class CallReader:
             piece = call.halves.rest()
             call.pieces.append(piece)
             yield from self._told(call, piece, is_last=True)
+        # A call whose name never came got its place just now, behind those that were opened after it.
+        for call in sorted(self.calls, key=lambda call: call.index or 0):
             assert call.index is not None
             if not call.json.strip():
                 yield CallArguments(call.index, "{}")
