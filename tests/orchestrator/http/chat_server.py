@@ -9,7 +9,7 @@ import attrs
 import msgspec
 import trio
 
-from tests.raw_server import Request, chunked, cut_anywhere, events, read_request
+from tests.raw_server import Request, chunked, cut_anywhere, events, head, read_request
 
 Tokens = tuple[int, int, int, int]
 """Input, output, cache read, cache write."""
@@ -96,7 +96,14 @@ class Refused:
     headers: Mapping[str, str] = attrs.field(factory=dict)
 
 
-Answer = Said | Refused
+@attrs.frozen
+class Raw:
+    """A stream of exactly these bytes, behind which the connection ends."""
+
+    body: bytes
+
+
+Answer = Said | Refused | Raw
 Play = Callable[[Asked], Answer]
 
 
@@ -158,17 +165,24 @@ class ChatServer:
         asked = Asked(agent, len(self.of(agent)) + 1, request)
         self.asked.append(asked)
         answer = self.play(asked)
-        if isinstance(answer, Refused):
-            await _send_whole(stream, answer)
-        else:
-            await self._stream(stream, answer, asked)
+        match answer:
+            case Refused():
+                await _send_whole(stream, answer)
+            case Raw(body):
+                await stream.send_all(head() + body)
+                await stream.aclose()
+            case Said():
+                await self._stream(stream, answer, asked)
 
     async def _stream(self, stream: trio.SocketStream, said: Said, asked: Asked) -> None:
         body = events(*said.chunks(asked), done=said.ending == "whole")
-        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        opening = head(transfer_encoding="chunked")
         pieces = cut_anywhere(body, seed=len(self.asked), pieces=min(40, len(body)))
         # Once more across the frames of the transfer: an event's end, a frame's end and a packet's end fall apart.
-        for piece in [head, *cut_anywhere(chunked(*pieces, is_whole=said.ending == "whole"), seed=1 + len(self.asked))]:
+        for piece in [
+            opening,
+            *cut_anywhere(chunked(*pieces, is_whole=said.ending == "whole"), seed=1 + len(self.asked)),
+        ]:
             await stream.send_all(piece)
             await trio.lowlevel.checkpoint()
         if said.ending == "stalled":
