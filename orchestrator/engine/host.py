@@ -139,7 +139,7 @@ class Host:
             open_journal=ground.open,
             read_tree=ground.read,
             journal_path=ground.path,
-            artifact_dir=lambda session: str(self.home.artifact_dir(session)),
+            artifact_dir=ground.artifact_dir,
             system_prompt=self._instructions().for_session,
         )
 

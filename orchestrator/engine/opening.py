@@ -1,6 +1,8 @@
 """Trees on disk for their owner: the lock, the journals, and the repair of what a crash left out."""
 
 import secrets
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
@@ -43,6 +45,8 @@ class Ground(Protocol):
 
     def path(self, session_id: str) -> str | None: ...
 
+    def artifact_dir(self, session_id: str) -> str: ...
+
     def close(self) -> None: ...
 
 
@@ -55,6 +59,7 @@ class MemoryGround:
     troubles: dict[str, str] = attrs.field(factory=dict)
     repaired: list[Fix] = attrs.field(factory=list)
     _journals: dict[str, MemoryJournal] = attrs.field(factory=dict)
+    _scratch: str | None = None
 
     def create(self, header: Header) -> JournalLike:
         self._journals[header.id] = MemoryJournal()
@@ -69,8 +74,15 @@ class MemoryGround:
     def path(self, session_id: str) -> str | None:
         return None
 
+    def artifact_dir(self, session_id: str) -> str:
+        """A model may read the whole of a long output as long as the run lasts."""
+        self._scratch = self._scratch or tempfile.mkdtemp(prefix="sapwood-")
+        return f"{self._scratch}/{session_id}"
+
     def close(self) -> None:
         self._journals.clear()
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
 
 
 @attrs.define(eq=False)
@@ -159,6 +171,9 @@ class OwnedTree:
 
     def path(self, session_id: str) -> str | None:
         return str(self.home.journal_path(session_id))
+
+    def artifact_dir(self, session_id: str) -> str:
+        return str(self.home.artifact_dir(session_id))
 
     def close(self) -> None:
         """Close every journal, then let go of the tree. What a disk refuses now changes nothing that was acknowledged."""
