@@ -137,13 +137,14 @@ def _folder(named: str | None) -> Path:
 
 
 def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Path, models: Models) -> Job:
-    chosen = [name for name in ("is_continue", "resume", "session", "fork", "no_session") if options[name]]
+    ways = ("is_continue", "resume", "session", "fork", "no_session")
+    chosen = [way for way in ways if options[way] not in {None, False}]
     if len(chosen) > 1:
         raise WrongUsage("expected at most one of -c, -r, --session, --fork, --no-session")
     piped = piped_text(0, bool(words), lambda text: click.echo(f"sapwood: {text}", err=True))
     stored = _stored(options, home, folder)
     given = {name: options[name] for name in ("max_depth", "max_children", "max_live_children", "max_turns")}
-    has_stored = bool(stored or options["fork"])
+    has_stored = stored is not None or options["fork"] is not None
     model, thinking = models.chosen(options["model"], options["provider"], options["thinking"], has_stored=has_stored)
     config = models.config
     return Job(
@@ -157,7 +158,7 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
         fallback_model=options["fallback_model"],
         waits_for_reset=options["wait_for_reset"],
         session=stored,
-        fork=known_session(home, options["fork"]).id if options["fork"] else None,
+        fork=known_session(home, options["fork"]).id if options["fork"] is not None else None,
         name=readable(options["name"]) if options["name"] else None,
         tools=() if options["no_tools"] else chosen_tools(options["tools"]),
         thinking=thinking,
@@ -173,8 +174,8 @@ def _stored(options: dict[str, Any], home: Home, folder: Path) -> str | None:
     """The id of the stored session to go on with, if one is asked for."""
     if options["is_continue"]:
         return newest_root(home, str(folder)).id
-    named = options["resume"] or options["session"]
-    if not named:
+    named = options["resume"] if options["resume"] is not None else options["session"]
+    if named is None:
         return None
     path = Path(named)
     if path.suffix == ".jsonl":
