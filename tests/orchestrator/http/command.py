@@ -5,7 +5,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -122,6 +123,15 @@ class Desk:
             )
         return Done(done.returncode, done.stdout or b"", done.stderr.decode())
 
+    @asynccontextmanager
+    async def started(self, *arguments: str) -> AsyncIterator["Running"]:
+        """A run that goes on meanwhile; if it has not ended by the end, it is killed. `line` starts it."""
+        running = Running(self, arguments)
+        try:
+            yield running
+        finally:
+            running.kill()
+
     @property
     def store(self) -> Home:
         return Home(self.home, self.home / "sessions", RealFs())
@@ -129,6 +139,56 @@ class Desk:
     def stored(self, root_id: str) -> StoredTree:
         """The tree as a process that comes later reads it."""
         return read_tree(RealFs(), self.store, root_id)
+
+
+@attrs.define
+class Running:
+    """A run that has not ended."""
+
+    desk: Desk
+    arguments: tuple[str, ...]
+    _process: trio.Process | None = None
+    _said: bytearray = attrs.field(factory=bytearray)
+
+    @property
+    def process(self) -> trio.Process:
+        assert self._process is not None
+        return self._process
+
+    @property
+    def root_id(self) -> str:
+        return str(msgspec.json.decode(self._said.partition(b"\n")[0])["id"])
+
+    async def line(self, word: bytes) -> None:
+        """Return when stdout has a line with this in it."""
+        with trio.fail_after(PATIENCE_S):
+            if self._process is None:
+                self._process = await trio.lowlevel.open_process(
+                    [PROGRAM, *self.arguments],
+                    cwd=self.desk.folder,
+                    env=self.desk.environ,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                )
+            while not any(word in line for line in self._said.split(b"\n")[:-1]):
+                assert await self._read(), f"the run ended without a line with {word!r}"
+
+    async def end(self) -> Done:
+        """The run when it has ended; its stderr is that of the tests."""
+        with trio.fail_after(PATIENCE_S):
+            while await self._read():
+                pass
+            return Done(await self.process.wait(), bytes(self._said), "")
+
+    def kill(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+
+    async def _read(self) -> bool:
+        assert self.process.stdout is not None
+        piece = await self.process.stdout.receive_some()
+        self._said += piece
+        return bool(piece)
 
 
 async def each(desk: Desk, cases: Mapping[str, T], run: Callable[[Desk, T], Awaitable[Result]]) -> dict[str, Result]:
