@@ -27,14 +27,19 @@ def session_lines(home: Home, node: Node, parent_session: str | None = None) -> 
 
 
 def write_stdout(parts: Iterable[bytes]) -> None:
-    """All of it, byte for byte; on a terminal what could harm it is escaped, as JSON that says the same."""
+    """All of it, byte for byte."""
     try:
         for part in parts:
-            shown = escaped_json(part.decode(errors="replace").rstrip("\n")).encode() + b"\n"
-            sys.stdout.buffer.write(shown if sys.stdout.isatty() else part)
+            sys.stdout.buffer.write(part)
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         leave()
+
+
+def shown_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines of JSON for stdout: on a terminal what could harm it is escaped, as JSON that says the same."""
+    for line in lines:
+        yield escaped_json(line.decode(errors="replace").rstrip("\n")).encode() + b"\n" if sys.stdout.isatty() else line
 
 
 def write_file(path: Path, parts: Iterable[bytes], *, force: bool) -> None:

@@ -18,7 +18,7 @@ from orchestrator.cli.common import (
     told,
     tree_with,
 )
-from orchestrator.cli.export import pi_files, session_lines, write_file, write_pi, write_stdout
+from orchestrator.cli.export import pi_files, session_lines, shown_lines, write_file, write_pi, write_stdout
 from orchestrator.engine.errors import EngineError, WrongUsage
 from orchestrator.views.findings import CheckRow, ImportRow, check_lines, import_lines, repair_lines
 from orchestrator.views.text import sanitize_terminal
@@ -175,6 +175,7 @@ def export_command(
         parts: Iterator[bytes] = (part.encode() for part in html_page(tree, header.id, time.time()))
     else:
         parts = session_lines(home, node)
+        parts = parts if target is not None else shown_lines(parts)
     if target is None:
         write_stdout(parts)
     else:

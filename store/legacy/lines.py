@@ -22,16 +22,18 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     data: bytes
 
 
-class Head(Wire, frozen=True, kw_only=True):
+class Head(Wire, frozen=True, kw_only=True, gc=False):
     """The members that reading needs, whatever others put there. UNSET: the member is not there."""
 
     type: Any = msgspec.UNSET
     id: Any = msgspec.UNSET
     parent_id: Any = msgspec.UNSET
     timestamp: Any = msgspec.UNSET
+    origin_session_id: Any = msgspec.UNSET
+    origin_entry_id: Any = msgspec.UNSET
 
 
-class Item(msgspec.Struct, frozen=True):
+class Item(msgspec.Struct, frozen=True, gc=False):
     """An entry or a header, where it stood. `raw` is its JSON object."""
 
     line: int
@@ -44,7 +46,7 @@ class Item(msgspec.Struct, frozen=True):
         return bool(self.head.type == "session")
 
 
-class Lost(msgspec.Struct, frozen=True):
+class Lost(msgspec.Struct, frozen=True, gc=False):
     """Bytes that hold no entry; `raw` is their beginning."""
 
     line: int
@@ -70,25 +72,25 @@ def lines(data: bytes) -> Iterator[Line]:
         start = end + 1
 
 
-def whole(line: Line) -> Iterator[Piece]:
-    """The entry that a whole line is, with what had to be mended in it; nothing where it is none."""
+def whole(line: Line) -> list[Piece]:
+    """The entry that a whole line is, behind what had to be mended in it; nothing where it is none."""
     raw, offset = line.data, line.offset
+    head = head_of(raw)
+    if head is not None and raw.isascii():
+        return [Item(line.number, offset, raw, head)]
     notes: list[Piece] = []
     if raw.startswith(BOM):
         notes.append(Salvaged(line.number, offset, "a byte order mark was left out"))
         raw = raw[len(BOM) :].lstrip(_SPACE)
         offset = line.offset + len(line.data) - len(raw)
-    head = head_of(raw)
+        head = head_of(raw)
     if head is None:
-        return
+        return []
     text = utf8(raw)
     if text is not raw:
         notes.append(Salvaged(line.number, offset, NO_UTF8))
         head = head_of(text)
-        if head is None:
-            return
-    yield from notes
-    yield Item(line.number, offset, text, head)
+    return [*notes, Item(line.number, offset, text, head)] if head is not None else []
 
 
 NO_UTF8 = "bytes that are no UTF-8 were replaced by U+FFFD"

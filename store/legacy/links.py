@@ -62,8 +62,9 @@ class Links:
         found: list[Record] = []
         for place, item in enumerate(self._items):
             parent = parents[place]
-            raw = self._rewritten(place, item, None if parent is None else self._ids[parent])
-            found.append(read_record(raw))
+            above = None if parent is None else self._ids[parent]
+            raw = self._rewritten(place, item, above)
+            found.append(_record(item, self._ids[place], above) if raw is item.raw else read_record(raw))
         return found
 
     @property
@@ -203,6 +204,16 @@ class Links:
             if meant is not None and self._ids[meant] != name:
                 changes[member] = encode(self._ids[meant])
         return changes
+
+
+def _record(item: Item, entry: str, parent: str | None) -> Record:
+    """The record of an entry that stays as it is."""
+    head = item.head
+    key = None
+    if isinstance(head.origin_session_id, str) and isinstance(head.origin_entry_id, str):
+        key = (head.origin_session_id, head.origin_entry_id)
+    timestamp = head.timestamp if isinstance(head.timestamp, str) else ""
+    return Record(head.type, entry, parent, timestamp, item.raw, key)
 
 
 def _name_of(value: Any) -> str | None:

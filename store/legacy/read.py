@@ -17,6 +17,8 @@ from store.legacy.report import Salvaged, Skipped
 from store.legacy.salvage import KNOWN_TYPES, pieces
 from store.records import Record
 
+# So many places of a file are told one by one: a report has to fit into memory, whatever a file is.
+_TOLD = 20_000
 # Of every stream, and of no session file.
 _EVENTS = frozenset({"agent_start", "agent_end", "turn_start", "turn_end", "message_start", "message_end"})
 
@@ -47,11 +49,20 @@ def read_legacy(data: bytes) -> Legacy:
     """What a session file holds. Never raises for what the bytes are; linear in their number."""
     found: list[Item | Lost] = []
     notes: list[Skipped | Salvaged] = []
+    told = 0
     for piece in pieces(data):
-        if isinstance(piece, Salvaged):
-            notes.append(piece)
-        else:
+        if isinstance(piece, Item):
             found.append(piece)
+            continue
+        told += 1
+        if told > _TOLD:
+            continue
+        if isinstance(piece, Lost):
+            found.append(piece)
+        else:
+            notes.append(piece)
+    if told > _TOLD:
+        notes.append(Skipped(data.count(b"\n") + 1, len(data), f"{told - _TOLD} places more: see those before"))
     framed = next((piece for piece in found if _is_framed_header(piece)), None)
     if isinstance(framed, Item):
         found, more = unframed(found, str(framed.head.id))

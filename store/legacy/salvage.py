@@ -6,6 +6,7 @@ Every byte is looked at a bounded number of times, whatever the lines hold.
 import json
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 import attrs
 import msgspec
@@ -21,6 +22,7 @@ KNOWN_TYPES = frozenset(str(member.__struct_config__.tag) for member in Known.__
 RECORD_BYTES = (64 << 20) - 4096
 
 _LOOKS = 8
+_GAPS = 64
 _LOST_BYTES = 512
 _JOINED_LINES = 100_000
 _NULS = re.compile(rb"\x00+")
@@ -37,7 +39,7 @@ def pieces(data: bytes) -> Iterator[Piece]:
     bad: list[Line] = []
     size = 0
     for line in lines(data):
-        found = list(whole(line)) if line.data and len(line.data) <= RECORD_BYTES else []
+        found = whole(line) if line.data and len(line.data) <= RECORD_BYTES else []
         is_more = bool(bad) and bad[0].data[:1] == b"{" != line.data[:1] and not found
         if bad and not (is_more and size <= RECORD_BYTES and len(bad) <= _JOINED_LINES):
             yield from _salvaged(data, bad)
@@ -105,10 +107,10 @@ def _inside(line: Line) -> Iterator[Piece]:
         return
     found: list[Piece] = []
     at = 0
-    for gap in [*_NULS.finditer(line.data), None]:
-        end = gap.start() if gap else len(line.data)
-        found += _in_stretch(Line(line.number, line.offset + at, line.data[at:end]))
-        at = gap.end() if gap else end
+    for gap in islice(_NULS.finditer(line.data), _GAPS):
+        found += _in_stretch(Line(line.number, line.offset + at, line.data[at : gap.start()]))
+        at = gap.end()
+    found += _in_stretch(Line(line.number, line.offset + at, _NULS.sub(b"", line.data[at:])))
     if nuls and not any(isinstance(piece, Item) for piece in found):
         whole_line = Line(line.number, line.offset, _NULS.sub(b"", line.data))
         without = list(_in_stretch(whole_line))

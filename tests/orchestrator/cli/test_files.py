@@ -265,6 +265,23 @@ def test_a_reader_that_leaves_ends_an_export_without_a_word(forest: Forest, tmp_
     assert (done.stdout, done.stderr) == ("141\n", "")
 
 
+def test_on_a_terminal_an_export_harms_nothing_and_says_the_same(forest: Forest) -> None:
+    root = forest.root("root")
+    root.prompt("a\x9b31m\u202eb")
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "orchestrator.cli.main", "sessions", "export", root.id]
+
+    subprocess.run(
+        command, env={**os.environ, "SAPWOOD_HOME": str(forest.home.root)}, stdout=theirs, check=True, cwd=ROOT
+    )
+
+    os.close(theirs)
+    shown = os.read(ours, 65_536)
+    os.close(ours)
+    assert shown.isascii()
+    assert json.loads(shown.split(b"\n")[1])["message"]["content"][0]["text"] == "a\x9b31m\u202eb"
+
+
 # --- check ------------------------------------------------------------------------------------------------------------
 
 

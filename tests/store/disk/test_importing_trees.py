@@ -14,7 +14,7 @@ from store.disk.home import Home
 from store.disk.importing import Imported
 from store.disk.journal import Journal, read_journal
 from store.disk.ownership import TreeLock
-from store.entries import ChildSpawnedEntry
+from store.entries import ChildSettledEntry, ChildSpawnedEntry
 from store.legacy.family import Source
 from store.legacy.read import read_legacy
 from tests.faulty_fs import FaultyFs, PowerLoss
@@ -70,6 +70,20 @@ def test_children_that_are_missing_stay_in_the_total(home: Home) -> None:
 
     root = tree.nodes[tree.root_id]
     assert account(root.header, root.records).total == alone
+
+
+def test_children_whose_end_nobody_knows_are_lost(home: Home) -> None:
+    spawned = (
+        '{"type":"child_spawned","id":"s","parentId":"b","timestamp":"t","childSessionId":"01a229ab-child","name":"c",'
+        '"childDepth":1,"prompt":"p","model":"m","limits":{}}'
+    )
+
+    (imported,) = bring(home, text(HEADER, A, B, spawned))
+
+    bodies = [record.body() for record in stored(home, imported.session_id)]
+    ends = [(each.child_session_id, each.outcome) for each in bodies if isinstance(each, ChildSettledEntry)]
+    assert ends == [("01a229ab-child", "lost")]
+    assert read_tree(home.fs, home, imported.session_id).unrepaired == 0
 
 
 def test_a_child_alone_is_a_root_with_another_id(home: Home) -> None:
