@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from actors.protocol.model import FailureKind, ModelFailure
+from orchestrator.providers.text import encoded_json
 
 TEXT_CHARS = 8_000
 NO_MESSAGE = "the provider gave no message"
@@ -152,7 +153,7 @@ def classify_error(
     ]
     notes = ", ".join(noted)
     if not text and not words and not _is_empty(value):
-        text = msgspec.json.encode(value).decode()
+        text = encoded_json(value).decode()
     said = bounded(text) or NO_MESSAGE
     return ModelFailure(
         kind=_kind(status, text, words),

@@ -121,7 +121,7 @@ class ResponseReader:
                 yield from self._blocks.grow(part, text_in(value, "delta"), "text")
             case "output_text.done" | "refusal.done":
                 yield from self._whole_part(part, value)
-            case "content_part.done" if object_in(value, "part").get("type") in {"output_text", "refusal"}:
+            case "content_part.done" if text_in(object_in(value, "part"), "type") in {"output_text", "refusal"}:
                 yield from self._whole_part(part, object_in(value, "part"))
             case "reasoning_summary_part.added" if self._blocks.said(item):
                 yield from self._blocks.grow(item, "\n\n")

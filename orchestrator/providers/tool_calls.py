@@ -61,14 +61,13 @@ class CallReader:
 
         `is_cut`: by the token limit. Then a call without a whole object is left as it is, for it may be half a call.
         """
-        for call in self.calls:
-            if is_cut and not is_object(call.json):
-                continue
+        whole = [call for call in self.calls if not is_cut or is_object(call.json)]
+        for call in whole:
             piece = call.halves.rest()
             call.pieces.append(piece)
             yield from self._told(call, piece, is_last=True)
         # A call whose name never came got its place just now, behind those that were opened after it.
-        for call in sorted(self.calls, key=lambda call: call.index or 0):
+        for call in sorted(whole, key=lambda call: call.index or 0):
             assert call.index is not None
             if not call.json.strip():
                 yield CallArguments(call.index, "{}")

@@ -32,6 +32,7 @@ from tests.orchestrator.providers.speak_messages import message, message_failure
 from tests.orchestrator.providers.speak_responses import response, response_failure
 
 CANARY = "sk-canary-7f3a9b2c5d"
+INFO = ModelInfo("local", "fake")
 _LIMITS = HttpLimits(connect_s=60, first_byte_s=60, idle_s=60, total_s=60)
 
 

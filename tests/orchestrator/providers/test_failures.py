@@ -244,5 +244,11 @@ def test_no_error_object_is_too_strange(value: Any) -> None:
     assert classify(400, msgspec.json.encode(value), {}).message
 
 
+def test_half_a_character_is_no_reason_to_fail_in_telling_of_a_failure() -> None:
+    assert (
+        classify_error({"error": {"type": None, "odd": "a\ud83c"}}).message == '{"error": {"type": null, "odd": "a?"}}'
+    )
+
+
 def test_nesting_without_end_is_text_like_any_other() -> None:
     assert classify(400, b"[" * 100_000, {}).kind == "invalid_request"
