@@ -47,22 +47,7 @@ class Legacy(msgspec.Struct, frozen=True):
 
 def read_legacy(data: bytes) -> Legacy:
     """What a session file holds. Never raises for what the bytes are; linear in their number."""
-    found: list[Item | Lost] = []
-    notes: list[Skipped | Salvaged] = []
-    told = 0
-    for piece in pieces(data):
-        if isinstance(piece, Item):
-            found.append(piece)
-            continue
-        told += 1
-        if told > _TOLD:
-            continue
-        if isinstance(piece, Lost):
-            found.append(piece)
-        else:
-            notes.append(piece)
-    if told > _TOLD:
-        notes.append(Skipped(data.count(b"\n") + 1, len(data), f"{told - _TOLD} places more: see those before"))
+    found, notes = _told(data)
     framed = next((piece for piece in found if _is_framed_header(piece)), None)
     if isinstance(framed, Item):
         found, more = unframed(found, str(framed.head.id))
@@ -81,27 +66,45 @@ def read_legacy(data: bytes) -> Legacy:
         )
     notes += _header_notes(head, headers, found)
     notes += [Skipped(piece.line, piece.offset, piece.reason) for piece in lost]
-    found = [migrated(piece, head.version) if isinstance(piece, Item) else piece for piece in found]
-    links = Links(found, head.version)
-    records = links.records()
-    notes += links.notes
+    links = Links(
+        [migrated(piece, head.version) if isinstance(piece, Item) else piece for piece in found], head.version
+    )
+    records = tuple(links.records())
+    notes = sorted([*notes, *links.notes], key=lambda note: (note.line, note.offset))
     return Legacy(
         header=head.header,
         header_raw=head.raw,
         version=head.version,
         is_made=head.is_made,
-        records=tuple(records),
-        skipped=tuple(sorted((note for note in notes if isinstance(note, Skipped)), key=_place)),
-        salvaged=tuple(sorted((note for note in notes if isinstance(note, Salvaged)), key=_place)),
+        records=records,
+        skipped=tuple(note for note in notes if isinstance(note, Skipped)),
+        salvaged=tuple(note for note in notes if isinstance(note, Salvaged)),
     )
+
+
+def _told(data: bytes) -> tuple[list[Item | Lost], list[Skipped | Salvaged]]:
+    """Entries and lost lines in the order of the file, and what was mended in them."""
+    found: list[Item | Lost] = []
+    notes: list[Skipped | Salvaged] = []
+    told = 0
+    for piece in pieces(data):
+        if isinstance(piece, Item):
+            found.append(piece)
+            continue
+        told += 1
+        if told > _TOLD:
+            continue
+        if isinstance(piece, Lost):
+            found.append(piece)
+        else:
+            notes.append(piece)
+    if told > _TOLD:
+        notes.append(Skipped(data.count(b"\n") + 1, len(data), f"{told - _TOLD} places more: see those before"))
+    return found, notes
 
 
 def _is_framed_header(piece: Item | Lost) -> bool:
     return isinstance(piece, Item) and piece.is_header and b'"framing"' in piece.raw
-
-
-def _place(note: Skipped | Salvaged) -> tuple[int, int]:
-    return note.line, note.offset
 
 
 def _refused(refusal: str) -> Legacy:
