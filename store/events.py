@@ -1,5 +1,6 @@
 """What the stream tells: events in the native dialect, without the tags that publication adds."""
 
+import functools
 from typing import Any, Literal
 
 import msgspec
@@ -277,14 +278,20 @@ class Place(msgspec.Struct, frozen=True):
     depth: int
 
 
+@functools.lru_cache(maxsize=4096)
+def _tags_around(kind: str, place: Place) -> tuple[bytes, bytes]:
+    """What stands before the number, and behind the time, in every line of this kind of this session."""
+    head = f'{{"type":"{kind}","sessionId":"{place.session_id}","seq":'.encode()
+    if kind in SHORT_TAGGED:
+        return head, b""
+    parent = "" if place.parent_id is None else f',"parentSessionId":"{place.parent_id}"'
+    return head, f',"rootSessionId":"{place.root_id}","depth":{place.depth}{parent}'.encode()
+
+
 def tagged(tail: bytes, kind: str, place: Place, seq: int, at: str) -> bytes:
     """One line of the multiplexed stream, newline included. `tail` is what follows `{"type":"…"` in the encoded event."""
-    line = f'{{"type":"{kind}","sessionId":"{place.session_id}","seq":{seq},"at":"{at}"'
-    if kind not in SHORT_TAGGED:
-        line += f',"rootSessionId":"{place.root_id}","depth":{place.depth}'
-        if place.parent_id is not None:
-            line += f',"parentSessionId":"{place.parent_id}"'
-    return line.encode() + tail + b"\n"
+    head, middle = _tags_around(kind, place)
+    return b'%b%d,"at":"%b"%b%b\n' % (head, seq, at.encode(), middle, tail)
 
 
 def event_tail(event: Event) -> tuple[str, bytes]:

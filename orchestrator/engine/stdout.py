@@ -27,6 +27,7 @@ class LineWriter:
     _waiting_bytes: int = 0
     _is_gone: bool = False
     _is_finished: bool = False
+    _is_waiting: bool = False
     _ended: trio.Event = attrs.field(factory=trio.Event)
     _work: trio.Event = attrs.field(factory=trio.Event)
     _room: trio.Event = attrs.field(factory=trio.Event)
@@ -37,7 +38,9 @@ class LineWriter:
             return
         self._lines.append(line)
         self._waiting_bytes += len(line)
-        self._work.set()
+        if self._is_waiting:
+            self._is_waiting = False
+            self._work.set()
 
     @property
     def has_room(self) -> bool:
@@ -52,6 +55,7 @@ class LineWriter:
     def finish(self) -> None:
         """No more lines come: `run` returns once all are written."""
         self._is_finished = True
+        self._is_waiting = False
         self._work.set()
 
     async def written(self) -> None:
@@ -86,7 +90,7 @@ class LineWriter:
         size = SMALL_WRITE_BYTES if must_wait else LARGE_WRITE_BYTES
         while (self._lines or not self._is_finished) and not self._is_gone:
             if not self._lines:
-                self._work = trio.Event()
+                self._work, self._is_waiting = trio.Event(), True
                 await self._work.wait()
                 continue
             pending = self._take(size)
