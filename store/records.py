@@ -88,9 +88,11 @@ class Draft(msgspec.Struct, frozen=True):
         return cls(kind, encode(body)[len(kind) + 10 :], body)
 
     def record(self, entry: str, parent: str | None, timestamp: str) -> Record:
-        """The entry with this id and place. The ids are hex and the timestamp ISO, so nothing needs escaping."""
-        parent_json = "null" if parent is None else f'"{parent}"'
-        head = f'{{"type":"{self.type}","id":"{entry}","parentId":{parent_json},"timestamp":"{timestamp}"'
+        """The entry with this id and place. """
+        # An imported journal may hold any text where we write hex and ISO.
+        parent_json = "null" if parent is None else encode(parent).decode()
+        time_json = encode(timestamp).decode()
+        head = f'{{"type":"{self.type}","id":"{entry}","parentId":{parent_json},"timestamp":{time_json}'
         key = None
         if isinstance(self.body, ChildUsageAttributedEntry):
             origin_session, origin_entry = self.body.origin_session_id, self.body.origin_entry_id

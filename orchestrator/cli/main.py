@@ -14,7 +14,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("orchestrator.cli.run", "Run a tree of agents until it is quiet (what sapwood does without a command)."),
     "agents": ("orchestrator.cli.agents", "The agents view: the trees of sessions, one row each."),
     "usage": ("orchestrator.cli.usage", "Own and total tokens and cost, per session of a tree."),
-    "sessions": ("orchestrator.cli.sessions", "Stored sessions: list, show."),
+    "sessions": ("orchestrator.cli.sessions", "Stored sessions: list, show, search, rename, fork, export, import, check, repair …"),
     "events": ("orchestrator.cli.events", "Event streams: replay a stored tree, validate a stream."),
     "models": ("orchestrator.cli.models", "Models that can be named, with their windows and prices."),
     "demo": ("orchestrator.cli.demo", "A scripted tree on the folder that it is started in: no key, no network."),
