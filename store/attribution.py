@@ -19,9 +19,10 @@ from store.entries import (
 from store.errors import BadRecord, BadUsage
 from store.messages import AssistantMessage, decode_message
 from store.records import Record
-from store.usage import NOTHING, Spend, Usage, add_up, spend_of
+from store.usage import NOTHING, Cost, Spend, Usage, add_up, spend_of
 
 Key = tuple[str, str]
+_FREE = Cost()
 _BILLED_TYPES = frozenset({"message", "compaction", "branch_summary", "usage"})
 
 
@@ -49,10 +50,18 @@ def billed_usage(record: Record) -> Usage | None:
                 message = decode_message(raw)
             except BadRecord:
                 return None
-            return message.usage if isinstance(message, AssistantMessage) else None
+            return _if_any(message.usage) if isinstance(message, AssistantMessage) else None
         case CompactionEntry(usage=usage) | BranchSummaryEntry(usage=usage) | UsageEntry(usage=usage):
-            return usage
+            return _if_any(usage)
     return None
+
+
+def _if_any(usage: Usage | None) -> Usage | None:
+    """A call that was refused before it was made bills nothing, and nobody need be told of nothing."""
+    if usage is None:
+        return None
+    counts = (usage.input, usage.output, usage.cache_read, usage.cache_write)
+    return usage if any(counts) or usage.cost != _FREE else None
 
 
 def own_records(header: Header, records: Sequence[Record]) -> Sequence[Record]:

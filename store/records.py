@@ -88,7 +88,7 @@ class Draft(msgspec.Struct, frozen=True):
         return cls(kind, encode(body)[len(kind) + 10 :], body)
 
     def record(self, entry: str, parent: str | None, timestamp: str) -> Record:
-        """The entry with this id and place. """
+        """The entry with this id and place."""
         # An imported journal may hold any text where we write hex and ISO.
         parent_json = "null" if parent is None else encode(parent).decode()
         time_json = encode(timestamp).decode()
