@@ -79,7 +79,7 @@ def parsed_arguments(text: str) -> tuple[dict[str, object], str | None]:
         return {}, None
     try:
         value = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         return {}, f"expected a JSON object, found {text[:200]!r}: {error}"
     if not isinstance(value, dict):
         return {}, f"expected a JSON object, found {text[:200]!r}"
