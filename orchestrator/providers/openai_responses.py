@@ -154,8 +154,7 @@ class ResponseReader:
                 if key not in self._blocks:
                     yield from self._opened(key, item)
                 yield from self._rest(key, text_in(item, "arguments"))
-                if item.get("status") != "incomplete":
-                    yield from self._blocks.end(key)
+                yield from self._blocks.end(key)
             case "reasoning":
                 yield from self._rest(key, _reasoned(item), "thinking")
                 if kept := kept_reasoning(item):

@@ -29,7 +29,9 @@ class Said:
 
 def framed(values: Sequence[Json], *, named: bool) -> bytes:
     """`values` as events; `named` by their type."""
-    return b"".join(
-        (f"event: {value['type']}\n".encode() if named else b"") + b"data: " + msgspec.json.encode(value) + b"\n\n"
-        for value in values
-    )
+    return b"".join(_event(value, named=named) for value in values)
+
+
+def _event(value: Json, *, named: bool) -> bytes:
+    name = f"event: {value['type']}\n" if named and "type" in value else ""
+    return name.encode() + b"data: " + msgspec.json.encode(value) + b"\n\n"
