@@ -1,6 +1,7 @@
 """`sapwood demo`: a tree that surveys the folder it is started in. The model is a script, children and tools are real."""
 
 import os
+import shutil
 import sys
 import time
 from importlib.resources import files
@@ -61,14 +62,22 @@ def command(mode: str) -> None:
 def _tell_where(home: Home, ended: Ended) -> None:
     """The tree with its figures, and where to look next."""
     rows = tree_rows(stored_tree(home, ended.root_id), time.time())
-    name = short(ended.root_id)
+    name, sapwood = short(ended.root_id), _callable_as()
     lines = [
         *tree_text(rows, terminal_width(), is_ascii()),
         "",
         f"The model was a script, so the money is make-believe; the {len(rows)} agents, their tools and files are real.",
         f"Journals: {home.sessions}/*.jsonl, one per agent. Look closer:",
-        f"  sapwood usage {name}",
-        f"  sapwood sessions show {name}",
-        "  sapwood demo --mode json | sapwood events validate",
+        f"  {sapwood} usage {name}",
+        f"  {sapwood} sessions show {name}",
+        f"  {sapwood} demo --mode json | {sapwood} events validate",
     ]
     click.echo("\n".join(lines))
+
+
+def _callable_as() -> str:
+    """How to call this program from here: by its name where the shell finds it, else by where it lies."""
+    if shutil.which("sapwood"):
+        return "sapwood"
+    own = Path(sys.argv[0])
+    return os.path.relpath(own) if own.is_relative_to(Path.cwd()) else str(own)
