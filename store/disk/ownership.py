@@ -197,5 +197,5 @@ def _refusal(root_id: str, owner: Owner | None) -> str:
     who = f"process {owner.pid}" + (" (this one)" if is_us else "")
     return (
         f"session tree {root_id} belongs to {who} on host {owner.host} since {owner.since}. "
-        f"Talk to it with `sapwood send` or `sapwood attach`, or end it with `sapwood stop {root_id}`"
+        f"Wait until it has ended, or end it there (`kill -INT {owner.pid}`); `sapwood agents` shows what it does"
     )

@@ -61,7 +61,7 @@ def test_a_second_owner_is_told_who_has_the_tree_and_what_to_do() -> None:
     with pytest.raises(OwnedElsewhere) as refusal:
         acquire(fs)
 
-    for part in (str(os.getpid()), HOST, SINCE, ROOT, "sapwood attach", "sapwood stop"):
+    for part in (str(os.getpid()), HOST, SINCE, ROOT, "sapwood agents", f"kill -INT {os.getpid()}"):
         assert part in str(refusal.value)
     assert len(fs.fds) == 1
 
