@@ -19,11 +19,12 @@ from orchestrator.providers.text import encoded_json, list_in, object_in, text_i
 _ENDINGS = Endings(
     reasons={
         **dict.fromkeys(("completed", "done"), "stop"),
-        **dict.fromkeys(("max_output_tokens", "max_tokens", "length"), "length"),
+        # An incomplete response without a reason is one that came to some limit: asked again, it would again.
+        **dict.fromkeys(("max_output_tokens", "max_tokens", "length", "incomplete"), "length"),
     },
     failures={
         **dict.fromkeys(("content_filter", "safety"), "refusal"),
-        **dict.fromkeys(("incomplete", "in_progress", "queued", "cancelled"), "incomplete"),
+        **dict.fromkeys(("in_progress", "queued", "cancelled"), "incomplete"),
     },
     usual={"stop": "completed", "length": "max_output_tokens", "toolUse": "completed"},
 )

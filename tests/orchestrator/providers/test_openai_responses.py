@@ -232,6 +232,7 @@ async def test_parallel_calls_may_take_turns() -> None:
         ({"type": "response.completed"}, ReplyEnd("stop")),
         (last("incomplete", incomplete_details={"reason": "max_output_tokens"}), ReplyEnd("length")),
         (last("incomplete", incomplete_details={"reason": "length"}), ReplyEnd("length", "length")),
+        (last("incomplete", incomplete_details=None), ReplyEnd("length", "incomplete")),
         (
             {
                 "type": "response.completed",
@@ -250,7 +251,6 @@ async def test_ends_that_are_known(value: Json, expected: ReplyEnd) -> None:
     [
         (last("incomplete", incomplete_details={"reason": "content_filter"}), "refusal", "content_filter"),
         (last("incomplete", incomplete_details={"reason": "max_messages"}), "invalid_request", "max_messages"),
-        (last("incomplete", incomplete_details=None), "incomplete", "incomplete"),
         (last("cancelled"), "incomplete", "cancelled"),
         (last("failed", error={"code": "rate_limit_exceeded", "message": "Slow"}), "rate_limited", "Slow"),
         (last("failed", error={"code": "invalid_image_format", "message": "No"}), "invalid_request", "No"),
