@@ -71,7 +71,7 @@ def crash_at(number: int, cwd: Path) -> Crash | None:
     try:
         rig.run()
     except BaseException as error:
-        if not isinstance(error, PowerLoss) and not _is_all(error, PowerLoss):
+        if not is_all(error, PowerLoss):
             raise
     if fs.calls < number:
         return None
@@ -85,8 +85,9 @@ def crash_at(number: int, cwd: Path) -> Crash | None:
     return Crash(fs, rig.tree.root.id if rig.tree else None, written, durable, effect.exists())
 
 
-def _is_all(error: BaseException, kind: type[BaseException]) -> bool:
-    return isinstance(error, BaseExceptionGroup) and error.split(kind)[1] is None
+def is_all(error: BaseException, kind: type[BaseException]) -> bool:
+    """Whether it is of that kind, or a group of nothing else."""
+    return isinstance(error, kind) or (isinstance(error, BaseExceptionGroup) and error.split(kind)[1] is None)
 
 
 def load(fs: FaultyFs, root_id: str) -> tuple[dict[str, Node], list[Fix]]:
@@ -96,6 +97,9 @@ def load(fs: FaultyFs, root_id: str) -> tuple[dict[str, Node], list[Fix]]:
     try:
         owned.load()
         assert owned.troubles.keys() == missing(owned.nodes)
+        for session in owned.nodes:
+            file = fs.names[home.journal_path(session)]
+            assert file.durable == file.data, "what was repaired may be gone again, and somebody builds on it"
         return dict(owned.nodes), owned.repaired
     finally:
         owned.close()
