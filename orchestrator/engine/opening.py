@@ -24,7 +24,7 @@ from store.errors import JournalDamaged, JournalRefused, OwnedElsewhere, StoreEr
 from store.ids import session_id
 from store.memory import MemoryJournal
 from store.records import Draft
-from store.repair import Fix, Node, children_of, repair_plan
+from store.repair import Fix, Node, own_children, repair_plan
 from store.times import iso, unix_ms
 from store.tree import EntryTree
 
@@ -143,15 +143,16 @@ class OwnedTree:
         while waiting:
             session_id = waiting.pop()
             try:
-                _, tree = self.open(session_id)
+                self.open(session_id)
             except FileNotFoundError:
                 self.troubles[session_id] = "its journal is missing"
             except (JournalDamaged, JournalRefused) as error:
                 self.troubles[session_id] = str(error)
             else:
-                if session_id not in self.nodes:
+                node = self.nodes.get(session_id)
+                if node is None:
                     self.troubles[session_id] = "its journal has no header"
-                children = children_of(tree.records)
+                children = [] if node is None else own_children(node)
                 waiting += [child.child_session_id for child in children if child.child_session_id not in self.nodes]
         if self.root_id not in self.nodes:
             raise NotOurs(f"session {self.root_id} cannot be opened: {self.troubles.get(self.root_id, 'no header')}")

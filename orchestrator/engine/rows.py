@@ -8,9 +8,9 @@ from actors.protocol.supervision import Member
 from actors.tree import Tree
 from store.attribution import account
 from store.context import build_context
-from store.entries import ChildSpawnedEntry, SessionInfoEntry
+from store.entries import ChildSettledEntry, ChildSpawnedEntry, SessionInfoEntry
 from store.events import Place
-from store.repair import Node, admitting_entry, aggregates, children_of, runs
+from store.repair import Node, admitting_entry, aggregates, next_run, own_children, runs
 
 
 def plant(tree: Tree, nodes: dict[str, Node], root_name: str) -> None:
@@ -24,7 +24,7 @@ def plant(tree: Tree, nodes: dict[str, Node], root_name: str) -> None:
         node = nodes.get(parent.id)
         if node is None:
             continue
-        spawned = children_of(node.records)
+        spawned = own_children(node)
         names = frozenset(child.name for child in spawned)
         supervisor = tree.supervisor
         member = msgspec.structs.replace(supervisor.state.members[parent.id], children=names)
@@ -44,10 +44,21 @@ def _child(tree: Tree, parent: Row, parent_node: Node, spawned: ChildSpawnedEntr
     row.why = "spawn_task" if spawned.tool_call_id else "direct_user"
     tree.supervisor.directory.add(row)
     if node is None:
-        row.outcome = "lost"
+        # It cannot be read. What its parent was told of it holds.
+        row.runs, row.outcome = told_of(parent_node, row.id)
     else:
         fill(row, node)
     return row
+
+
+def told_of(parent: Node, session_id: str) -> tuple[int, str]:
+    """The last run of a child that its parent was told of, and how that ended."""
+    last = 0, "lost"
+    for record in parent.records:
+        body = record.body() if record.type == "child_settled" else None
+        if isinstance(body, ChildSettledEntry) and body.child_session_id == session_id and body.run > last[0]:
+            last = body.run, body.outcome
+    return last
 
 
 def fill(row: Row, node: Node) -> None:
@@ -56,7 +67,7 @@ def fill(row: Row, node: Node) -> None:
     ended = runs(node.records)
     row.own, row.below = spent.own, spent.children
     row.aggregates = aggregates(node)
-    row.runs, row.outcome = len(ended), ended[-1].outcome if ended else ""
+    row.runs, row.outcome = next_run(node.records) - 1, ended[-1].outcome if ended else ""
     row.is_stored = True
 
 

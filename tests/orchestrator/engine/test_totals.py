@@ -182,3 +182,30 @@ text = "late is done"
     assert {session: after.total[session] for session in old} == {session: before.total[session] for session in old}
     read_own, read_total, _ = in_a_new_process(rig, first.root_id)
     assert (read_own, read_total) == (after.own, after.total)
+
+
+@pytest.mark.parametrize("harm", ["damaged", "missing"])
+def test_a_child_that_cannot_be_read_is_told_of_and_left_as_it_is(tmp_path: Path, harm: str) -> None:
+    rig = Rig(home_at(tmp_path / "home"), tmp_path, script("seven.toml"))
+    first = rig.run()
+    assert rig.tree is not None
+    child, before = by_name(rig.tree)["left-1"], sums_of_rows(rig.tree)
+    journal = rig.home.journal_path(child)
+    data = bytearray(journal.read_bytes())
+    data[len(data) // 2] ^= 1
+    if harm == "damaged":
+        journal.write_bytes(data)
+    else:
+        journal.unlink()
+    rig.text = '[[reply]]\ntext = "well"\n'
+
+    second = rig.run("more", session=first.root_id)
+
+    assert (second.status, second.answer, rig.faults(second)) == (0, "well", [])
+    told = [event for event in rig.events if event["type"] == "diagnostic"]
+    assert [(event["level"], event["code"]) for event in told] == [("warning", "unreadable")]
+    assert child in told[0]["text"]
+    assert journal.read_bytes() == data if harm == "damaged" else not journal.exists()
+    # What it spent stands in the journals above it.
+    assert sums_of_rows(rig.tree).total[first.root_id] == before.total[first.root_id]
+    assert rig.tree.supervisor.directory.rows[child].outcome == "completed"
