@@ -48,12 +48,12 @@ class ModelConfig(msgspec.Struct, frozen=True):
 
 
 class ProviderConfig(msgspec.Struct, frozen=True):
-    """How a provider is reached. `api_key_command` prints the key.
+    """How a provider is reached. `api` None: as a provider of that name usually is. `api_key_command` prints the key.
 
     The seconds are those of `HttpLimits`: a model on a slow machine may think for minutes before its first byte.
     """
 
-    api: str = "openai-completions"
+    api: str | None = None
     base_url: str = ""
     api_key_env: str | None = None
     api_key_command: tuple[str, ...] | None = None

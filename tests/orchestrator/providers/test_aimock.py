@@ -153,16 +153,17 @@ async def test_the_command_speaks_the_api_that_is_configured(api: Api, fixtures:
 
 
 async def test_anthropic_needs_no_configuration(fixtures: Path, desk: Desk) -> None:
+    model = ("-m", "anthropic/claude-sonnet-4-5", "--thinking", "low", "look twice")
     async with aimock(fixtures) as url:
-        environ = {"ANTHROPIC_API_KEY": "sk-ant-any", "ANTHROPIC_BASE_URL": url}
-        done = await desk.run("-m", "anthropic/claude-sonnet-4-5", "--thinking", "low", "look twice", environ=environ)
-        option = await desk.run(
-            "-m", "anthropic/claude-sonnet-4-5", "--api-key", "sk-ant-any", "look twice",
-            environ={"ANTHROPIC_BASE_URL": url},
-        )  # fmt: skip
-    nothing = await desk.run("-m", "anthropic/claude-sonnet-4-5", "look twice")
+        place = {"ANTHROPIC_BASE_URL": url}
+        done = await desk.run("--json", *model, environ=place | {"ANTHROPIC_API_KEY": "sk-ant-any"})
+        option = await desk.run("--api-key", "sk-ant-any", *model, environ=place)
+    nothing = await desk.run(*model)
 
-    assert (done.status, done.stdout, done.stderr) == (0, b"There are two.\n", "")
+    assert (done.status, done.faults, done.stderr) == (0, [], "")
+    assert [(answer["api"], answer["provider"]) for answer in answers_of(done)] == [
+        ("anthropic-messages", "anthropic")
+    ] * 2
     assert (option.status, option.stdout) == (0, b"There are two.\n")
     assert nothing.status == 2
     assert "ANTHROPIC_API_KEY" in nothing.stderr
