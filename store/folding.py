@@ -22,7 +22,7 @@ from store.entries import (
     SessionInfoEntry,
     SessionStateEntry,
 )
-from store.messages import AssistantMessage, UserMessage, text_of
+from store.messages import AssistantMessage, Message, UserMessage, text_of
 from store.records import Record
 from store.size import context_tokens, guessed, message_chars, message_in
 from store.summary import LINE_CHARS, Rest, Summary, begun
@@ -30,6 +30,7 @@ from store.tally import Tally
 from store.times import unix_s
 from store.tree import EntryTree
 
+Said = tuple[int, str, str]
 ARCHIVED = frozenset({"archived", "sleep", "hidden"})
 PROMPT_CHARS = 8_000
 """Of each prompt so much can be searched."""
@@ -49,16 +50,21 @@ class _Peek(msgspec.Struct):
     message: _Role
 
 
+class _Whole(msgspec.Struct):
+    message: Message
+
+
 _peek: msgspec.json.Decoder[_Peek] = msgspec.json.Decoder(_Peek)
+_whole: msgspec.json.Decoder[_Whole] = msgspec.json.Decoder(_Whole)
 
 
 @attrs.define(eq=False)
 class Fold:
-    """`said`: what people and parents said, by number of the record. `is_unsure`: only a fold of the whole can tell."""
+    """`said`: what people and parents said, with number and id of the record. `is_unsure`: only a fold of the whole can tell."""
 
     summary: Summary
     tally: Tally
-    said: list[tuple[int, str]] = attrs.field(factory=list)
+    said: list[Said] = attrs.field(factory=list)
     _born_as: str | None = None
     _mail: dict[str, None] = attrs.field(factory=dict)
     _pending: list[Record] = attrs.field(factory=list)
@@ -98,7 +104,8 @@ class Fold:
         if reader is not None:
             reader(self, record)
         if found.entries > self.tally.inherited:
-            self.tally.add(record, found.entries)
+            if record.type != "message":  # what an answer cost was taken out of it where it was read
+                self.tally.add(record, found.entries)
         elif found.entries == self.tally.inherited:
             self._begin_own()
 
@@ -169,17 +176,17 @@ class Fold:
             self._delivered(_peeked(record).details)
 
     def _user(self, record: Record) -> None:
-        message = message_in(record)
+        message = _message_of(record)
         if isinstance(message, UserMessage):
             text = text_of(message.content)
             if self.summary.first_prompt is None:
                 self.summary.first_prompt = text[:LINE_CHARS]
-            self.said.append((self.summary.entries, text[:PROMPT_CHARS]))
+            self.said.append((self.summary.entries, record.id, text[:PROMPT_CHARS]))
 
     def _assistant(self, record: Record) -> None:
         found = self.summary
         found.turns += 1
-        message = message_in(record)
+        message = _message_of(record)
         known = message if isinstance(message, AssistantMessage) else _peeked(record)
         if found.model is None and known.model:
             found.model = f"{known.provider}/{known.model}" if known.provider else known.model
@@ -187,6 +194,8 @@ class Fold:
             return
         found.answer, found.answer_error = _first_line(message.text), message.error_message
         usage = message.usage
+        if found.entries > self.tally.inherited:
+            self.tally.bill(record, found.entries, usage)
         billed = usage.input + usage.cache_read + usage.cache_write + usage.output
         if message.stop_reason != "error" and billed > 0:
             self._context_base, self._context_chars, self._is_context_known = billed, 0, True
@@ -284,7 +293,7 @@ _READERS: dict[str, Callable[[Fold, Record], None]] = {
 }
 
 
-def summarized(header: Header, records: Sequence[Record], trouble: str = "") -> tuple[Summary, list[tuple[int, str]]]:
+def summarized(header: Header, records: Sequence[Record], trouble: str = "") -> tuple[Summary, list[Said]]:
     """The summary out of all records at once, and what was said: for journals that are damaged, or another program's."""
     fold = Fold.of(header)
     for record in records:
@@ -308,6 +317,14 @@ def _first_line(text: str) -> str | None:
 def _role(record: Record) -> str:
     match = _ROLE.search(record.raw, 0, _HEAD_BYTES)
     return match[1].decode() if match is not None else _peeked(record).role
+
+
+def _message_of(record: Record) -> Message | None:
+    """As `message_in`, in one go where nothing is odd."""
+    try:
+        return _whole.decode(record.raw).message
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return message_in(record)
 
 
 def _peeked(record: Record) -> _Role:

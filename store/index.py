@@ -53,7 +53,7 @@ ROW_BYTES = _ROW.size
 _CODE_AT = 28
 _LEAF_CODES = frozenset(CODES[kind] for kind in MOVES_LEAF)
 _HEAD = re.compile(
-    rb'\{"type":"([a-z_]+)","id":"([^"\\\x00-\x1f]+)","parentId":(?:null|"([^"\\\x00-\x1f]+)"),"timestamp":'
+    rb'\{"type":"([a-z_]+)","id":"([^"\\\x00-\x1f]+)","parentId":(?:null|"([^"\\\x00-\x1f]+)"),"timestamp":"([^"\\\x00-\x1f]*)"[,}]'
 )
 _CANONICAL = re.compile(r"[0-9a-f]{8}")
 _ODD_BIT = 1 << 63
@@ -101,6 +101,22 @@ def read_head(line: bytes) -> Head | None:
             pass
     try:
         return head_of(read_record(body(line)))
+    except BadRecord:
+        return None
+
+
+def quick_record(body: bytes) -> Record | None:
+    """As `read_record`, looking at the beginning alone where we wrote it. None for what is no entry."""
+    match = _HEAD.match(body)
+    if match is not None and match[1] != b"child_usage_attributed":
+        kind, entry, parent, timestamp = match.groups()
+        try:
+            above = None if parent is None else parent.decode()
+            return Record(kind.decode(), entry.decode(), above, timestamp.decode(), body)
+        except UnicodeDecodeError:
+            pass
+    try:
+        return read_record(body)
     except BadRecord:
         return None
 

@@ -55,7 +55,12 @@ class Tally:
                 self.children += 1
         elif record.type == "child_usage_attributed":
             self._attributed(record)
-        elif (usage := billed_usage(record)) is not None and self._is_first(record, number):
+        elif (usage := billed_usage(record)) is not None:
+            self.bill(record, number, usage)
+
+    def bill(self, record: Record, number: int, usage: Usage) -> None:
+        """What this record cost."""
+        if self._is_first(record, number):
             spend = _spend(usage) or NOTHING
             self.own, self.total = self.own + spend, self.total + spend
 

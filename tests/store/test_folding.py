@@ -287,4 +287,4 @@ def test_attributions_of_another_program_are_summed_up_out_of_the_whole(
 def test_what_was_said_is_bounded_and_told_with_its_place() -> None:
     shapes: list[Shape] = [("label", {"targetId": "x"}, 0, 0), ("message", message("user", content="y" * 20_000), 0, 0)]
 
-    assert fold_of(header_of(0, None), records_of(shapes)).said == [(2, "y" * 8_000)]
+    assert fold_of(header_of(0, None), records_of(shapes)).said == [(2, "00000002", "y" * 8_000)]
