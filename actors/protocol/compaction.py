@@ -71,8 +71,10 @@ def choose_cut(path: Sequence[Record], keep_tokens: int, tokens_before: int) -> 
             break
     if chosen is None:
         return None
-    summarised = for_model(build_context(path[start:chosen]).messages)
-    if not summarised and previous is None:
+    # The earlier summary is handed over apart from the messages: in here it would be taken for one of them.
+    between = [record for record in path[start:chosen] if record.type != "compaction"]
+    summarised = for_model(build_context(between).messages)
+    if not summarised:
         return None
     read, modified = _files(summarised, previous)
     return Cut(
