@@ -9,10 +9,9 @@ from store.disk.fork import fork_header
 from store.disk.history import Capture
 from store.entries import VERSION, Header, Known, LabelEntry
 from store.ids import entry_id, session_id
-from store.records import Draft, Record, read_record
+from store.records import Draft, Record
 from store.times import iso, unix_ms
 from store.tree import EntryTree, leaf_after
-from store.wire import encode
 
 Clock = Callable[[], float]
 WALL: Clock = time.time
@@ -53,9 +52,7 @@ def extracted(
 
 def record_of(body: Known, number: int, parent: str | None, at: str) -> Record:
     """The entry with this number, hanging on `parent`."""
-    quoted = None if parent is None else encode(parent)[1:-1].decode()
-    record = Draft.of(body).record(entry_id(number), quoted, at)
-    return record if quoted == parent else read_record(record.raw)  # an id of another program may need escapes
+    return Draft.of(body).record(entry_id(number), parent, at)
 
 
 def chained(

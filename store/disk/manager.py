@@ -3,7 +3,6 @@
 What is appended has been written when the method returns, and is durable after `flush` or `close`.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +13,12 @@ import attrs
 
 from store.disk.appends import Appends
 from store.disk.backward import last_entries
+from store.disk.catalog import Catalog
 from store.disk.extract import WALL, Clock, chained, extracted, new_header, record_of
 from store.disk.forest import read_header
-from store.disk.fs import RealFs
 from store.disk.history import USUAL, Capture, ReadLimits
 from store.disk.home import Home
+from store.disk.listing import Listing, place_of
 from store.disk.owned import OwnedSource, take
 from store.disk.ownership import TreeLock
 from store.disk.reads import UNLIMITED, Reads
@@ -44,7 +44,7 @@ _ROOT = "root"
 
 
 @attrs.define(eq=False)
-class SessionManager(Appends, Reads):
+class SessionManager(Appends, Reads, Listing):
     """One session at a time. A new one is a draft until its first entry: a draft that is thrown away leaves no file.
 
     While it is open for writing, its whole tree belongs to this process; `close` lets go.
@@ -75,7 +75,7 @@ class SessionManager(Appends, Reads):
     ) -> Self:
         """A new session. `home`: else the one that the environment names."""
         header = new_header(clock, str(cwd), name, parent_session)
-        return cls(header, _home(home, session_dir), clock)
+        return cls(header, place_of(home, session_dir), clock)
 
     @classmethod
     def in_memory(cls, cwd: str | Path | None = None, *, clock: Clock = WALL) -> Self:
@@ -98,7 +98,7 @@ class SessionManager(Appends, Reads):
         except BaseException:
             lock.release()
             raise
-        manager._home_of_new = None if session_dir is None else _home(home, session_dir)
+        manager._home_of_new = None if session_dir is None else place_of(home, session_dir)
         return manager
 
     @classmethod
@@ -116,6 +116,21 @@ class SessionManager(Appends, Reads):
         if header is None:
             raise JournalRefused(f"{path}: expected a session header, found an empty file")
         return cls(header, place, clock, source=source)
+
+    @classmethod
+    def continue_recent(
+        cls, cwd: str | Path, session_dir: Path | None = None, *, home: Home | None = None, clock: Clock = WALL
+    ) -> Self:
+        """The root of this folder that was written to last, archived ones left out; a new one where there is none.
+
+        Raises as `open`: one that cannot be opened is never passed over for a new one.
+        """
+        place = place_of(home, session_dir)
+        with Catalog.open(place) as catalog:
+            recent = [each for each in catalog.sessions(str(cwd), roots_only=True) if not each.is_archived]
+        if recent:
+            return cls.open(place.journal_path(recent[0].session_id), home=place, clock=clock)
+        return cls.create(cwd, home=place, clock=clock)
 
     @classmethod
     def fork_from(
@@ -140,7 +155,7 @@ class SessionManager(Appends, Reads):
                 raise StoreError(f"{source_path}: expected a sound session, found damage: {source.trouble}")
             name = name or source.name
             header, records = extracted(source.header, source.file, capture, from_id, str(target_cwd), name, clock())
-        fork = cls(header, _home(home, session_dir) if home or session_dir else source.home, clock)
+        fork = cls(header, place_of(home, session_dir) if home or session_dir else source.home, clock)
         fork._begin(records)
         return fork
 
@@ -348,11 +363,6 @@ class SessionManager(Appends, Reads):
         return self._source
 
 
-def _home(home: Home | None, session_dir: Path | None) -> Home:
-    home = home or Home.from_env(os.environ, RealFs())
-    return home if session_dir is None else attrs.evolve(home, sessions=Path(session_dir).absolute())
-
-
 def _place(home: Home | None, path: str | Path) -> tuple[Home, str]:
     """The folder that a journal lies in, and the id that its name is. Raises JournalRefused."""
     path = Path(path).absolute()
@@ -364,4 +374,4 @@ def _place(home: Home | None, path: str | Path) -> tuple[Home, str]:
         ) from error
     if path.suffix != ".jsonl":
         raise JournalRefused(f"{path}: expected a name that ends in .jsonl")
-    return _home(home, path.parent), session
+    return place_of(home, path.parent), session

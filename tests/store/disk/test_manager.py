@@ -473,6 +473,44 @@ def test_a_new_session_leaves_the_old_one(fs: FaultyFs, home: Home) -> None:
     assert list(fs.fds) == []
 
 
+# --- lists ------------------------------------------------------------------------------------------------------------
+
+
+def test_lists_and_the_most_recent_session_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAPWOOD_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("SAPWOOD_SESSION_DIR", raising=False)
+    assert SessionManager.list("/work") == []
+    assert not (tmp_path / "home").exists()
+    sessions = []
+    for number, cwd in enumerate(["/work", "/else", "/work", "/work"]):
+        with SessionManager.create(cwd, name=f"s{number}", clock=lambda number=number: 1e9 + number) as manager:
+            talk(manager)
+            sessions.append(manager)
+    told: list[tuple[int, int]] = []
+    seen: list[str | None] = []
+
+    listed = SessionManager.list(
+        "/work", on_progress=lambda *progress: told.append(progress), on_session=lambda each: seen.append(each.name)
+    )
+
+    assert [each.name for each in listed] == seen == ["s3", "s2", "s0"]
+    assert told[-1] == (4, 4)
+    assert [each.name for each in SessionManager.list_all()] == ["s3", "s2", "s1", "s0"]
+    assert SessionManager.list("/work", tmp_path / "home/others") == []
+    with SessionManager.continue_recent("/work") as recent:
+        assert recent.id == sessions[3].id
+        recent.append_session_state({"status": "archived"})
+        with SessionManager.continue_recent("/work") as other:
+            assert other.id == sessions[2].id
+            with pytest.raises(OwnedElsewhere):
+                SessionManager.continue_recent("/work")
+    with SessionManager.continue_recent("/nowhere") as new:
+        assert (new.cwd, new.read_entries()) == ("/nowhere", [])
+    at(sessions[2]).write_bytes(at(sessions[2]).read_bytes().replace(b"question", b"Question"))
+    with pytest.raises(JournalDamaged):  # and not a new one in its place
+        SessionManager.continue_recent("/work")
+
+
 # --- the index, for owners --------------------------------------------------------------------------------------------
 
 
