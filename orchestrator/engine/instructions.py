@@ -57,7 +57,7 @@ def context_files(cwd: Path, home: Path) -> tuple[tuple[str, str], ...]:
 
     In each folder AGENTS.md, or CLAUDE.md where there is none. Unreadable ones are passed over.
     """
-    found = [home, *reversed((cwd, *cwd.parents))]
+    found = dict.fromkeys([home, *reversed((cwd, *cwd.parents))])
     return tuple(item for folder in found for item in _file_in(folder))
 
 
