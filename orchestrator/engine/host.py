@@ -63,6 +63,8 @@ class Host:
         if self.job.model is not None or (self.job.session is None and self.job.fork is None):
             # Before a lock file is made for a tree that then never is.
             self.models.get(self._named_model(None))
+            if self.job.fallback_model is not None:
+                self.models.get(self.job.fallback_model)
         ground = open_ground(self.job, self.home, self.clock.now)
         try:
             sink = Sink(self.clock)
