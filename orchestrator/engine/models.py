@@ -92,7 +92,7 @@ class Models:
         self, named: str | None, provider: str | None, thinking: str | None, *, has_stored: bool
     ) -> tuple[str | None, str | None]:
         """(model, thinking level) out of what was named where. None: the stored session's. Raises WrongUsage."""
-        name = named or (None if has_stored else self.config.model)
+        name = named if named is not None else None if has_stored else self.config.model
         if name is not None:
             name, _, level = name.rpartition(":") if name.rpartition(":")[2] in _LEVELS else (name, "", "")
             thinking = thinking or level or None
