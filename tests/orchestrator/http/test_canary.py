@@ -87,7 +87,7 @@ def config(desk: Desk, port: int, way: str) -> list[str]:
     """Configure the way; the options that belong to it."""
     table, user, options = WAYS[way]
     query = f"?key={QUERY_KEY}" if way == "URL" else ""
-    desk.use(f"http://{user}127.0.0.1:{port}/v1{query}", provider=table)
+    desk.use(f"http://{user}127.0.0.1:{port}/v1{query}", provider=table, retry="base_s = 0.001\nmax_retries = 1")
     if way == "command":
         text = (desk.home / "config.toml").read_text().replace('api_key_env = "LOCAL_API_KEY"', "")
         desk.configure(text)
@@ -104,12 +104,12 @@ def leaks(desk: Desk, *said: bytes) -> dict[str, list[str]]:
     return {place: words for place, words in found.items() if words}
 
 
-async def runs_of(desk: Desk, way: str, play: Callable[[Asked], Answer], *options: str) -> tuple[bytes, ...]:
-    """Everything that the command says in json and in text mode."""
+async def runs_of(desk: Desk, way: str, play: Callable[[Asked], Answer]) -> tuple[bytes, ...]:
+    """Everything that the command says in json mode, and for the most usual way also in text mode."""
     async with chat_server(play) as server:
         arguments = config(desk, server.port, way)
-        as_json = await desk.run("--mode", "json", *arguments, *options, "go", environ=ENVIRON)
-        as_text = await desk.run(*arguments, *options, "-c", "go on", environ=ENVIRON)
+        as_json = await desk.run("--mode", "json", *arguments, "go", environ=ENVIRON)
+        as_text = await desk.run(*arguments, "-c", "go on", environ=ENVIRON) if way == "environment" else as_json
         assert as_json.faults == []
         assert server.asked
         assert any(word in told_by(server.asked[0]) for word in CANARIES), "the canary did not reach the server"

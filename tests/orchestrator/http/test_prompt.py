@@ -200,6 +200,16 @@ async def test_instructions_come_from_the_home_then_from_the_top_down_the_neares
     assert str(deep) in system
 
 
+async def test_instructions_are_told_once_also_where_the_home_lies_above_the_folder(desk: Desk) -> None:
+    (inner := desk.home / "inner").mkdir(parents=True)
+    (desk.home / "AGENTS.md").write_text("of the home")
+    (inner / "AGENTS.md").write_text("of inner")
+
+    system = (await asked(desk, "hello", cwd=inner)).system
+
+    assert (system.count("of the home"), system.count("of inner")) == (1, 1)
+
+
 async def test_the_same_folder_by_option_and_by_being_there_is_the_same_to_the_model(desk: Desk) -> None:
     inner = desk.folder / "inner"
     inner.mkdir()

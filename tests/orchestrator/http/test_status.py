@@ -210,6 +210,8 @@ WRONG: dict[str, tuple[list[str], dict[str, str], list[str]]] = {
     "nothing but blanks": (["  "], {}, ["no prompt"]),
     "unknown provider": (["-m", "locol/fake-chat", "hi"], {}, ["locol", "local/fake-chat"]),
     "a provider without a model": (["-m", "local/", "hi"], {}, ["local/", "PROVIDER/ID"]),
+    "an unknown model to fall back on": (["--fallback-model", "locol/x", "hi"], {}, ["locol"]),
+    "an empty model": (["-m", "", "hi"], {}, ["PROVIDER/ID"]),
     "unknown level": (["--thinking", "very", "hi"], {}, ["very", "xhigh"]),
     "unknown option": (["--modal", "json", "hi"], {}, ["--modal", "--model"]),
     "unknown tool": (["-t", "bash,bush", "hi"], {}, ["bush", "bash"]),
