@@ -25,6 +25,16 @@ from store.usage import Usage
             {"completion_tokens": 7, "completion_tokens_details": {"reasoning_tokens": 5}},
             Usage(output=7, reasoning=5, total_tokens=7),
         ),
+        (
+            {
+                "input_tokens": 20,
+                "input_tokens_details": {"cached_tokens": 8, "cache_write_tokens": 5},
+                "output_tokens": 9,
+                "output_tokens_details": {"reasoning_tokens": 4},
+                "total_tokens": 29,
+            },
+            Usage(input=7, output=9, cache_read=8, cache_write=5, reasoning=4, total_tokens=29),
+        ),
         ({"prompt_tokens": 0, "completion_tokens": 0}, Usage()),
         ({"prompt_tokens": 10.0, "prompt_tokens_details": None}, Usage(input=10, total_tokens=10)),
     ],
