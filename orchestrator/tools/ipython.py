@@ -59,7 +59,7 @@ class IpythonTool:
 def _result(end: CellEnd, timeout_s: float) -> ToolResult:
     before = ""
     if end.restarted:
-        before = "[the kernel was restarted: variables, imports and tasks of earlier cells are gone]\n"
+        before = "[the kernel was restarted: variables, imports, tasks and the working directory of earlier cells are gone]\n"
     text = end.output.text or ("(no output)" if end.status in {"ok", "error"} else "")
     note = _note(end, timeout_s)
     newline = "\n" if note and text and not text.endswith("\n") else ""

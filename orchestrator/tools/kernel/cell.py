@@ -84,6 +84,7 @@ class CellRun:
                     case {"type": "end", "id": self.number, "status": status, "count": count}:
                         self.status, self.count = status, count
                         self._ended.set()
+                        return  # what tasks ask from now on is for the next cell
                     case {"type": "ask", "id": int(), "request": dict()}:
                         self.asks.take(message, nursery, clock, self.context)
                     case {"type": "cancel", "id": int(number)}:
@@ -156,6 +157,7 @@ class CellRun:
             await self._terminate()
         else:
             self._kill_helpers()
+            self._take_what_is_there()
 
     async def _terminate(self) -> None:
         """TERM, then KILL, to the whole group. Its last words are heard."""

@@ -28,6 +28,7 @@ class Link:
     process: GroupProcess
     _commands: int
     _events: int
+    _life: int
     _outgoing: bytearray = attrs.field(factory=bytearray, init=False)
     _posted: trio.Event = attrs.field(factory=trio.Event, init=False)
     _incoming: bytearray = attrs.field(factory=bytearray, init=False)
@@ -39,20 +40,20 @@ class Link:
         ours: list[int] = []
         theirs: list[int] = []
         try:
-            for is_read_by_us in (True, True, False):
+            for is_read_by_us in (True, True, False, False):
                 read_end, write_end = os.pipe2(os.O_CLOEXEC)
                 ours.append(read_end if is_read_by_us else write_end)
                 theirs.append(write_end if is_read_by_us else read_end)
                 os.set_blocking(ours[-1], False)
-            output, events, commands = theirs
+            output, events, commands, life = theirs
             popen = subprocess.Popen(
-                [python, "-u", WORKER, str(commands), str(events), msgspec.json.encode(config).decode()],
+                [python, "-u", WORKER, *map(str, (commands, events, life)), msgspec.json.encode(config).decode()],
                 cwd=cwd,
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                pass_fds=(commands, events),
+                pass_fds=(commands, events, life),
                 start_new_session=True,
             )
             try:
@@ -68,7 +69,7 @@ class Link:
         finally:
             for fd in theirs:
                 os.close(fd)
-        return cls(GroupProcess(popen, pidfd, ours[0]), commands=ours[2], events=ours[1])
+        return cls(GroupProcess(popen, pidfd, ours[0]), commands=ours[2], events=ours[1], life=ours[3])
 
     def post(self, message: dict[str, Any]) -> None:
         self._outgoing += msgspec.json.encode(message) + b"\n"
@@ -111,8 +112,8 @@ class Link:
 
     def close(self) -> None:
         self.process.close()
-        os.close(self._commands)
-        os.close(self._events)
+        for fd in (self._commands, self._events, self._life):
+            os.close(fd)
 
 
 def _decoded(line: bytes) -> dict[str, Any]:

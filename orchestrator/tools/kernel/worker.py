@@ -1,11 +1,12 @@
 """The process in which cells run. One file, for any Python from 3.8 on: the project's own interpreter runs it, which knows
 nothing of ours.
 
-    python -u worker.py IN OUT CONFIG
+    python -u worker.py IN OUT LIFE CONFIG
 
-JSON lines come in by the descriptor IN and go out by OUT; the other ends are in `link.py`. Descriptor 0 is empty, 1 and 2
-are one pipe that the host reads: so what C code and child processes write is heard too, no thread of ours can stand in
-its way, and the last words of a killed process are not lost. Results and tracebacks go that way as well.
+JSON lines come in by the descriptor IN and go out by OUT; LIFE ends when the host does. The other ends are in `link.py`.
+Descriptor 0 is empty, 1 and 2 are one pipe that the host reads: so what C code and child processes write is heard too, no
+thread of ours can stand in its way, and the last words of a killed process are not lost. Results and tracebacks go that
+way as well.
 
 Cells run in the main thread. One asyncio loop lives as long as the process: it turns between the cells, so that tasks of
 one cell go on after it, and in those that `await`. All others run outside of it: there `asyncio.run` works.
@@ -664,6 +665,11 @@ def shown(value: object) -> str:
     return text
 
 
+def pretty(value: object, printer: Any, _: bool) -> None:
+    """As IPython's formatters want it."""
+    printer.text(shown(value))
+
+
 # --- cells, with IPython and without ----------------------------------------------------------------------------------
 
 
@@ -803,6 +809,7 @@ class RichShell:
         self.worker = worker
         self.ipython_version = IPython.__version__
         self.folder = os.path.dirname(IPython.__file__)
+        self.told: BaseException | None = None  # also of a formatter, which the result does not name
         config = importlib.import_module("traitlets.config").Config()
         config.HistoryManager.enabled = False
         config.HistoryManager.hist_file = ":memory:"
@@ -819,14 +826,16 @@ class RichShell:
         shell.displayhook.write_format_data = self.display
         shell.set_hook("show_in_pager", self.page)
         shell.display_formatter.active_types = ["text/plain"]
+        for container in (dict, list, tuple, set, frozenset):
+            # IPython gives every item of a longer one a line of its own.
+            shell.display_formatter.formatters["text/plain"].for_type(container, pretty)
         shell.loop_runner = worker.in_loop
-        for name in ("exit", "quit"):
-            worker.names.pop(name, None)
         warnings.filterwarnings("ignore", message="To exit: use")
 
     def run(self, source: str, name: str) -> BaseException | None:
         shell = self.shell
         shell.compile.get_code_name = lambda *_: name
+        self.told = None
         problem: Any = None
         try:
             text = shell.transform_cell(source)
@@ -842,17 +851,17 @@ class RichShell:
             self.worker.tell(error)
             return error
         ended: BaseException | None = result.error_before_exec or result.error_in_exec
-        return ended
+        return ended or self.told
 
     def tell(self, exc_tuple: Any = None, *_: Any, **__: Any) -> None:
-        error = exc_tuple[1] if isinstance(exc_tuple, tuple) else sys.exc_info()[1]
-        if error is not None:
-            self.worker.tell(error)
+        self.told = exc_tuple[1] if isinstance(exc_tuple, tuple) else sys.exc_info()[1]
+        if self.told is not None:
+            self.worker.tell(self.told)
 
     def display(self, forms: dict[str, Any], *_: Any) -> None:
         self.worker.say(forms.get("text/plain", "") + "\n")
 
-    def page(self, _: Any, data: Any, *__: Any) -> None:
+    def page(self, _: Any, data: Any, **__: Any) -> None:
         self.worker.say((data["text/plain"] if isinstance(data, dict) else data) + "\n")
 
 
@@ -984,7 +993,13 @@ class Worker:
             self.open_loop()
         task = self.task = self.loop.create_task(cell)
         try:
-            return self.loop.run_until_complete(task)
+            while True:
+                try:
+                    return self.loop.run_until_complete(task)
+                except SystemExit as error:
+                    if task.done() and not task.cancelled() and task.exception() is error:
+                        raise
+                    self.tell(error)  # it was a task that an earlier cell has left
         finally:
             # The interrupt has hit a task of an earlier cell, and the loop; this cell is not to go on behind our back.
             while not task.done():
@@ -1006,7 +1021,7 @@ class Worker:
             rest = rest[os.write(self.out, rest) :]
 
     def tell(self, error: BaseException) -> None:
-        if isinstance(error, CellFailure):
+        if isinstance(error, CellFailure) or type(error).__name__ == "UsageError":  # IPython's, of a magic
             self.say(f"{error}\n")
         elif isinstance(error, SystemExit):
             self.say(f"[SystemExit: {error.code}; the kernel goes on]\n")
@@ -1018,15 +1033,16 @@ class Worker:
             self.say("".join(told.format() if told.stack else told.format_exception_only()))
 
     def trim(self, told: traceback.TracebackException) -> None:
-        """Without the frames that are ours or IPython's: it begins at the cell."""
+        """From the cell on, and without what is ours or IPython's and what that has called."""
         folder = getattr(self.shell, "folder", None)
-        frames = [
-            frame
-            for frame in told.stack
-            if frame.filename != __file__ and not (folder and frame.filename.startswith(folder + os.sep))
-        ]
-        first = next((index for index, frame in enumerate(frames) if frame.filename.startswith(CELL)), 0)
-        told.stack = traceback.StackSummary.from_list(frames[first:])
+        frames = []
+        is_shown = not any(frame.filename.startswith(CELL) for frame in told.stack)
+        for frame in told.stack:
+            is_ours = frame.filename == __file__ or (folder and frame.filename.startswith(folder + os.sep))
+            is_shown = frame.filename.startswith(CELL) or (is_shown and not is_ours)
+            if is_shown:
+                frames.append(frame)
+        told.stack = traceback.StackSummary.from_list(frames)
         for other in (told.__cause__, told.__context__, *(getattr(told, "exceptions", None) or ())):
             if other is not None:
                 self.trim(other)
@@ -1036,14 +1052,17 @@ class Output(io.TextIOWrapper):
     is_sapwood = True
 
 
-def die_with_parent() -> None:
-    """The end of the channel says it too, but code that never lets go of the interpreter would not hear that."""
-    try:
-        import ctypes
+def die_with_host(life: int) -> None:
+    """The kernel of the system kills our whole group when the other end of this pipe closes, which the host holds.
 
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    except (ImportError, OSError, AttributeError):
-        pass
+    The end of the channel says it too, but code that never lets go of the interpreter would not hear that. PDEATHSIG would
+    kill this process alone, and leave what it has started.
+    """
+    fd = private(life)
+    os.close(life)
+    fcntl.fcntl(fd, fcntl.F_SETOWN, -os.getpgrp())
+    fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def set_limits(limits: dict[str, int]) -> None:
@@ -1057,9 +1076,10 @@ def set_limits(limits: dict[str, int]) -> None:
 
 
 def main() -> None:
-    source, sink, config = int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
+    source, sink, life = map(int, sys.argv[1:4])
+    config = json.loads(sys.argv[4])
     sys.argv[:] = [""]
-    die_with_parent()
+    die_with_host(life)
     set_limits(config["limits"])
     os.environ.setdefault("MPLBACKEND", "Agg")  # no window may hold up a cell
     channel = Channel(source, sink)
@@ -1069,8 +1089,7 @@ def main() -> None:
     preloaded = {"rlm": rlm, "agent_message": rlm.agent_message, "compact": Compact(host)}
     worker.names.update(preloaded)
     sys.meta_path.append(PreloadedFinder(preloaded))
-    for name in ("exit", "quit"):
-        setattr(builtins, name, lambda code=None: sys.exit(code))
+    worker.names["exit"] = worker.names["quit"] = lambda code=None: sys.exit(code)
     sys.path.insert(0, "")
     channel.start()
     worker.serve()
