@@ -84,8 +84,9 @@ class Home:
     def make_folder(self, folder: Path) -> None:
         """A folder of mode 0700, with its parents.
 
-        One that is there is taken if it is ours; a mode that lets others in is narrowed, since transcripts hold what
-        people typed. Raises StoreError for what is no folder or not ours (a link is neither), OSError.
+        One that is there is taken if it is ours. In the root a mode that lets others in is narrowed, since transcripts hold
+        what people typed; one elsewhere may serve others too, and each file in it is private by itself. Raises StoreError
+        for what is no folder or not ours (a link is neither), OSError.
         """
         try:
             self._check_folder(folder)
@@ -108,7 +109,7 @@ class Home:
             raise StoreError(f"{folder}: expected a folder, found something else (a link? then name where it leads)")
         if found.uid != os.geteuid():
             raise StoreError(f"{folder}: expected a folder of user {os.geteuid()}, found one of user {found.uid}")
-        if found.mode & 0o077:
+        if found.mode & 0o077 and folder.is_relative_to(self.root):
             fd = self.fs.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 self.fs.chmod(fd, FOLDER_MODE)

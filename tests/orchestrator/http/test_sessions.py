@@ -145,6 +145,20 @@ async def test_a_session_by_the_path_of_its_journal_and_a_folder_of_ones_own(des
     assert not list((desk.home / "sessions").glob("*.jsonl"))
 
 
+async def test_a_folder_of_ones_own_keeps_its_mode_and_what_is_put_there_is_private(desk: Desk) -> None:
+    (shared := desk.folder / "shared").mkdir()
+    shared.chmod(0o755)
+    async with chat_server(in_turn(Said(calls=[("bash", {"command": BIG})]), Said("ok"))) as server:
+        desk.use(server.url)
+        done = await desk.run("--session-dir", str(shared), "one")
+
+    assert done.status == 0
+    assert shared.stat().st_mode & 0o777 == 0o755
+    files = [path for path in (*shared.rglob("*"), *desk.home.rglob("*.log")) if path.is_file()]
+    assert len(files) >= 3
+    assert {path.name: path.stat().st_mode & 0o077 for path in files} == {path.name: 0 for path in files}
+
+
 async def test_a_foreign_file_given_as_a_session_is_refused_and_stays_as_it_is(desk: Desk) -> None:
     async with chat_server(in_turn(Said("never"))) as server:
         desk.use(server.url)
