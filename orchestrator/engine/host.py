@@ -53,6 +53,8 @@ class Host:
     flusher: Flusher = attrs.field(factory=Flusher)
     watching: Watching | None = None
     _signal: int | None = None
+    _late_signal: int | None = None
+    _is_over: bool = False
     _gone: OSError | None = None
     _settled: RunSettledEntry | None = None
     _tree: Tree | None = None
@@ -165,6 +167,7 @@ class Host:
                     tree.root.outcome = ""
                     if self._signal is None:
                         await tree.run(Prompt(f"prompt:{unix_ms(self.clock.now())}", self.job.prompt))
+                    self._is_over = True
                     if self._writer is not None:
                         self._writer.finish()
                         await self._writer.written()
@@ -175,13 +178,20 @@ class Host:
     async def _hear_signals(
         self, all_of_it: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """The first signal stops the tree, which then closes what is open. A second one ends at once."""
+        """The first signal stops the tree, which then closes what is open. A second one ends at once.
+
+        A tree that has ended is not stopped any more: what waits for a slow reader is still written, and the status is the run's.
+        """
         with trio.open_signal_receiver(*SIGNALS) as received:
             task_status.started()
             async for number in received:
-                if self._signal is not None:
+                if self._signal is not None or self._late_signal is not None:
+                    self._signal = self._signal or self._late_signal
                     all_of_it.cancel()
                     return
+                if self._is_over:
+                    self._late_signal = number
+                    continue
                 self._signal = number
                 self._stop(f"stopped by {signal.Signals(number).name}")
 

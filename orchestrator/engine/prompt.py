@@ -10,9 +10,12 @@ from pathlib import Path
 from orchestrator.engine.errors import WrongUsage
 from orchestrator.tools.kinds import image_type
 from store.messages import ImageContent, TextContent, Visible
+from store.wire import encode
 
 STDIN_PATIENCE_S = 3.0
 MAX_FILE_BYTES = 8 << 20
+# All of it is one record of the journal, which takes 64 MiB.
+MAX_PROMPT_BYTES = 32 << 20
 
 
 def prompt_content(words: Sequence[str], piped: str, cwd: Path) -> str | tuple[Visible, ...]:
@@ -33,6 +36,9 @@ def prompt_content(words: Sequence[str], piped: str, cwd: Path) -> str | tuple[V
     texts = [block.text for block in files if isinstance(block, TextContent)]
     whole = "\n\n".join(part for part in (piped.strip(), *texts, text) if part)
     images = tuple(block for block in files if isinstance(block, ImageContent))
+    size = len(encode(whole)) + sum(len(image.data) for image in images)
+    if size > MAX_PROMPT_BYTES:
+        raise WrongUsage(f"expected a prompt of at most {MAX_PROMPT_BYTES} bytes with all its files, found {size}")
     if not whole and not images:
         raise WrongUsage('no prompt; try: sapwood "What does this project do?" (or `sapwood demo`, which needs no key)')
     return (*((TextContent(text=whole),) if whole else ()), *images) if images else whole

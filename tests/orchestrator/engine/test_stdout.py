@@ -119,6 +119,24 @@ def test_a_second_signal_ends_it_while_nobody_reads(desk: Desk) -> None:
     assert desk.tree().unrepaired == 0
 
 
+def test_a_signal_after_the_end_changes_nothing_for_a_slow_reader(desk: Desk) -> None:
+    # In one piece, so that the model is done before it has to wait.
+    running = desk.start("--mode", "json", "-m", desk.script(says(LONG, f"chunk = {len(LONG)}\n")), "go")
+    running.until_it_stands()
+    (journal,) = desk.journals().values()
+    assert b'"outcome":"completed"' in journal
+    running.send(signal.SIGTERM)
+    done = running.end()
+    assert (done.status, done.err, done.faults()) == (0, "", [])
+
+    running = desk.start("--mode", "json", "-m", "scripted/script.toml", "go")
+    running.until_it_stands()
+    running.send(signal.SIGTERM)
+    running.send(signal.SIGHUP)  # another one, as two of a kind may be seen as one
+    assert running.popen.wait(60) in {129, 143}
+    assert re.fullmatch(r"sapwood: completed: stopped by SIG(TERM|HUP)\n", running.err.read_text())
+
+
 @pytest.mark.parametrize("is_talking", [True, False], ids=["in the middle of a line", "while nothing is said"])
 def test_a_reader_that_leaves_ends_the_tree_without_a_traceback(desk: Desk, is_talking: bool) -> None:
     sleep = marked_sleep()
