@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from tests.bench import child, command, folding, idle, lines, mail
+from tests.bench import child, command, folding, idle, lines, mail, streams
 from tests.bench.harness import Row, table
 
 CASES: dict[str, Callable[[int], list[Row]]] = {
@@ -18,6 +18,8 @@ CASES: dict[str, Callable[[int], list[Row]]] = {
     "B3": lines.b3,
     "B4": lines.b4,
     "D1": folding.d1,
+    "E1": streams.e1,
+    "E2": streams.e2,
     "F1": command.f1,
     "F2": command.f2,
     "F3": command.f3,
