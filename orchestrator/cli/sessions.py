@@ -17,7 +17,7 @@ from orchestrator.cli.common import (
     told,
     tree_with,
 )
-from orchestrator.cli.forest import Forest
+from orchestrator.cli.listed import all_trees, catalog_of
 from orchestrator.cli.sessions_files import FILE_COMMANDS
 from orchestrator.views.conversation import conversation, spoken
 from orchestrator.views.rows import AgentRow, tree_rows
@@ -75,8 +75,8 @@ for each in FILE_COMMANDS:
 def list_sessions(is_all: bool, as_json: bool) -> None:
     """Read, order, print."""
     now = time.time()
-    trees = [tree_rows(tree, now) for tree in Forest(home_from_env()).trees()]
-    trees.sort(key=lambda rows: rows[0].modified or "", reverse=True)
+    with catalog_of(home_from_env()) as catalog:
+        trees = all_trees(catalog, now)
     shown = [rows if is_all else rows[:1] for rows in trees if is_all or rows[0].status != "archived"]
     rows = [row for tree in shown for row in tree]
     ascii = is_ascii()
