@@ -88,11 +88,16 @@ def test_a_slow_reader_holds_the_model_back_and_loses_nothing(desk: Desk) -> Non
     assert len(done.out) > 8 * len(LARGE) // 2
 
 
+def talks_while_a_child_sleeps(sleep: str) -> str:
+    """The root speaks at length once the tool of its child runs."""
+    child = f"[[reply]]\ndepth = 1\n{bash(f'touch started; {sleep}')}"
+    waits = bash("until [ -e started ]; do sleep 0.01; done")
+    return f'{child}[[reply]]\ncall = 1\n{SPAWN}[[reply]]\ncall = 2\n{waits}[[reply]]\ntext = "{LARGE}"\n'
+
+
 def test_a_tree_is_aborted_while_nobody_reads(desk: Desk) -> None:
     sleep = marked_sleep()
-    text = f'[[reply]]\ndepth = 1\n{bash(sleep)}[[reply]]\ncall = 1\n{SPAWN}[[reply]]\ntext = "{LARGE}"\n'
-    running = desk.start("--mode", "json", "-m", desk.script(text), "go")
-    running.until_seen('"toolName":"bash"')
+    running = desk.start("--mode", "json", "-m", desk.script(talks_while_a_child_sleeps(sleep)), "go")
     until(lambda: living(sleep), "the child's tool")
     running.until_it_stands()
 
@@ -122,14 +127,15 @@ def test_a_second_signal_ends_it_while_nobody_reads(desk: Desk) -> None:
 def test_a_signal_after_the_end_changes_nothing_for_a_slow_reader(desk: Desk) -> None:
     # In one piece, so that the model is done before it has to wait.
     running = desk.start("--mode", "json", "-m", desk.script(says(LONG, f"chunk = {len(LONG)}\n")), "go")
+    until(lambda: [data for data in desk.journals().values() if b'"outcome":"completed"' in data], "the end of the run")
     running.until_it_stands()
-    (journal,) = desk.journals().values()
-    assert b'"outcome":"completed"' in journal
     running.send(signal.SIGTERM)
     done = running.end()
     assert (done.status, done.err, done.faults()) == (0, "", [])
 
     running = desk.start("--mode", "json", "-m", "scripted/script.toml", "go")
+    ends = b'"outcome":"completed"'
+    until(lambda: sum(ends in data for data in desk.journals().values()) == 2, "the end of the second run")
     running.until_it_stands()
     running.send(signal.SIGTERM)
     running.send(signal.SIGHUP)  # another one, as two of a kind may be seen as one
@@ -140,11 +146,14 @@ def test_a_signal_after_the_end_changes_nothing_for_a_slow_reader(desk: Desk) ->
 @pytest.mark.parametrize("is_talking", [True, False], ids=["in the middle of a line", "while nothing is said"])
 def test_a_reader_that_leaves_ends_the_tree_without_a_traceback(desk: Desk, is_talking: bool) -> None:
     sleep = marked_sleep()
-    more = f'[[reply]]\ndepth = 0\ntext = "{LARGE}"\n' if is_talking else f"[[reply]]\n{bash(sleep)}"
-    text = f"[[reply]]\ndepth = 0\ncall = 1\n{SPAWN}[[reply]]\ndepth = 1\n{bash(sleep)}{more}"
+    text = f"[[reply]]\ndepth = 0\ncall = 1\n{SPAWN}[[reply]]\n{bash(sleep)}"
+    if is_talking:
+        text = talks_while_a_child_sleeps(sleep)
     running = desk.start("--mode", "json", "-m", desk.script(text), "go")
-    running.until_seen('"type":"tool_execution_start"', times=2 if is_talking else 3)
     until(lambda: len(living(sleep)) == (1 if is_talking else 2), "the tools")
+    if is_talking:
+        running.until_it_stands()
+    running.read()
 
     running.stop_reading()
 
