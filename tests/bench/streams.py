@@ -2,7 +2,6 @@
 
 import gc
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import process_time
-from typing import Any
+from typing import IO, Any
 
 import attrs
 import httpx
@@ -59,8 +58,8 @@ Hear = Callable[[str], None]
 
 
 @contextmanager
-def serving(*arguments: str, told: bytes = b"") -> Iterator[tuple[str, int]]:
-    """The URL of the server and, if it is told nothing at once, a descriptor to tell it more."""
+def serving(*arguments: str, told: bytes = b"") -> Iterator[tuple[str, IO[bytes]]]:
+    """The URL of the server, and what it can be told more by, if it is told nothing at once."""
     command = [sys.executable, str(SERVER), *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as server:
         assert server.stdin is not None
@@ -72,7 +71,7 @@ def serving(*arguments: str, told: bytes = b"") -> Iterator[tuple[str, int]]:
                 while rest:
                     rest = rest[server.stdin.write(rest) :]
                 server.stdin.close()
-            yield f"http://127.0.0.1:{port}/v1", -1 if told else server.stdin.fileno()
+            yield f"http://127.0.0.1:{port}/v1", server.stdin
         finally:
             server.kill()
 
@@ -216,7 +215,7 @@ class _Steps:
     """When every stream has heard one more event, the server is told to send the next: each read brings one event."""
 
     streams: int
-    fd: int
+    server: IO[bytes]
     is_traced: bool
     heard: int = 0
     marks: list[float] = attrs.field(factory=list)
@@ -235,9 +234,9 @@ class _Steps:
         if self.is_traced and len(self.marks) == 1:
             self.traced_bytes = _traced()
         if len(self.marks) <= self.wanted:
-            os.write(self.fd, b"\n")
+            self.server.write(b"\n")
         else:
-            os.close(self.fd)
+            self.server.close()
 
     @property
     def per_event(self) -> float:
@@ -263,7 +262,7 @@ async def at_once(streams: int, url: str, steps: _Steps, stream: Opened) -> int:
         if steps.is_traced:
             before = _traced()
         go.set()
-        os.write(steps.fd, b"\n")
+        steps.server.write(b"\n")
     return (steps.traced_bytes - before) // streams
 
 
@@ -271,9 +270,8 @@ def many(streams: int, *, is_ours: bool, is_traced: bool = False) -> float:
     """CPU seconds per event, or bytes per stream."""
 
     async def run() -> float:
-        with serving("steps", str(streams)) as (url, told):
-            steps = _Steps(streams, os.dup(told), is_traced)
-            os.close(told)
+        with serving("steps", str(streams)) as (url, server):
+            steps = _Steps(streams, server, is_traced)
             if is_ours:
                 async with opened_http(PATIENT, uses_environment=False) as http:
                     size = await at_once(streams, url, steps, lambda url, hear: our_stream(http, url, hear))
