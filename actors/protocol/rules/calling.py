@@ -126,7 +126,8 @@ def directed_retry(state: TurnState, mail: Directed, at: float) -> Step:
                 delay_ms=round(retry.delay_s * 1000),
                 error_message=error,
             )
-            state = state.with_(phase="pausing", number=timer, timer=timer, retry=retry.attempt)
+            # What waits for the end of the run is not delivered with the next try.
+            state = state.with_(phase="pausing", number=timer, timer=timer, retry=retry.attempt, needs_call=True)
             effects: list[Effect] = [EndLoop(will_retry=True), PublishEvent(start), StartTimer(timer, retry.delay_s)]
             return state, [*_long_pause(retry.delay_s, at, error), *effects]
         case SwitchModel(model):
@@ -168,4 +169,4 @@ def retry_failed(state: TurnState) -> Step:
 
 
 def pause_ended(state: TurnState, mail: TimerFired, at: float) -> Step:
-    return ask_to_call(state.with_(timer=None, ending=None, needs_call=True, paused_until=0.0))
+    return ask_to_call(state.with_(timer=None, ending=None, paused_until=0.0))

@@ -98,12 +98,15 @@ def abort(state: TurnState, mail: Abort | Stop, at: float) -> Step:
     """End what is open: cancel work, abort children, then close every bracket and settle."""
     if state.phase == "stopped":
         return state, []
+    effects: list[Effect]
     state = state.with_(is_stopping=state.is_stopping or isinstance(mail, Stop))
     if state.phase in {"aborting", "draining"}:
         return state.with_(is_aborted=True), []
     if state.compacting is not None and state.compacting.is_alone:
-        return state, [CancelWork()]
-    effects: list[Effect] = []
+        below = tuple(kin.session_id for kin in state.running)
+        effects = [CancelWork(), AbortChildren(below, mail.reason)] if below else [CancelWork()]
+        return state.with_(is_woken=False, reason=mail.reason), effects
+    effects = []
     if state.phase == "idle":
         if not state.will_run and not state.running:
             return state.with_(phase="stopped" if state.is_stopping else "idle", reason=mail.reason), []
