@@ -272,6 +272,10 @@ def is_amount(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
 
 
+def is_period(value: Any) -> bool:
+    return is_amount(value) and bool(value > 0)
+
+
 def checked(option: str, value: Any, wanted: str, is_right: Callable[[Any], bool]) -> Any:
     """None stands for an option that is not given."""
     if (value is None and option != "prompt") or is_right(value):
@@ -333,16 +337,14 @@ class Rlm(types.ModuleType):
             "tools": None if tools is None else [checked("tools", tool, "names", is_text) for tool in tools],
         }
         limits = {
-            "max_cost": max_cost,
-            "max_tokens": max_tokens,
-            "timeout_s": timeout if timeout_s is None else timeout_s,
+            "max_cost": checked("max_cost", max_cost, "a number of at least 0", is_amount),
+            "max_tokens": checked("max_tokens", max_tokens, "a number of at least 0", is_amount),
+            "timeout_s": checked("timeout", timeout if timeout_s is None else timeout_s, "seconds above 0", is_period),
         }
-        request["limits"] = {
-            key: float(checked(key, value, "a number of at least 0", is_amount))
-            for key, value in limits.items()
-            if value is not None
-        }
-        return self._spawn(request, wait)
+        request["limits"] = {key: float(value) for key, value in limits.items() if value is not None}
+        spawned: Any = self._spawn(request, wait)
+        spawned.__qualname__ = "rlm"  # so it is called where Python warns that it was never awaited
+        return spawned  # type: ignore[no-any-return]
 
     async def _spawn(self, request: dict[str, Any], wait: bool) -> Any:
         answer = await self._host.ask("spawn", **request)
@@ -941,10 +943,7 @@ class Worker:
                 return self.cells.get_nowait()
             except queue.Empty:
                 pass
-            try:
-                self.loop.run_until_complete(self.arrived.wait())
-            except BaseException as error:
-                self.tell(error)
+            self.turn_until(self.loop.create_task(self.arrived.wait()))
 
     def run(self, code: str) -> str:
         self.count += 1
@@ -993,19 +992,23 @@ class Worker:
             self.open_loop()
         task = self.task = self.loop.create_task(cell)
         try:
-            while True:
-                try:
-                    return self.loop.run_until_complete(task)
-                except SystemExit as error:
-                    if task.done() and not task.cancelled() and task.exception() is error:
-                        raise
-                    self.tell(error)  # it was a task that an earlier cell has left
+            self.turn_until(task)
+            return task.result()
         finally:
-            # The interrupt has hit a task of an earlier cell, and the loop; this cell is not to go on behind our back.
-            while not task.done():
-                task.cancel()
-                self.loop.run_until_complete(asyncio.wait([task], timeout=1.0))
+            task.cancel()  # if an interrupt has hit just here, it is not to go on behind our back
             self.task = None
+
+    def turn_until(self, task: asyncio.Task[Any]) -> None:
+        """Turn the loop until the task is done, whatever other tasks raise, and whoever stops the loop."""
+        task.add_done_callback(lambda _: self.loop.stop())
+        while not task.done():
+            try:
+                self.loop.run_forever()
+            except SystemExit as error:
+                if not task.done() or task.cancelled() or task.exception() is not error:
+                    self.tell(error)
+            except KeyboardInterrupt:
+                task.cancel()  # unless it was this task that was hit, and is done
 
     def flush(self) -> None:
         for stream in (sys.stdout, sys.stderr):

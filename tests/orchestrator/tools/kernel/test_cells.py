@@ -109,6 +109,10 @@ async def test_a_task_that_would_end_the_process_ends_neither_that_nor_the_cell(
     await plain.text("import asyncio\nasync def f():\n    await asyncio.sleep(0.01)\n    raise SystemExit('why')")
     await plain.text("t = asyncio.create_task(f())")
     assert await plain.text("await asyncio.wait([t])\n5") == "[SystemExit: why; the kernel goes on]\n5"
+    await plain.text("def stop():\n    raise SystemExit('again')\nasyncio.get_event_loop().call_later(0.01, stop);")
+    told = ""
+    while "again" not in told:  # between the cells, or in the next one
+        told += await plain.text("await asyncio.sleep(0.01)")
 
 
 async def test_exit_leaves_the_kernel_there(bench: Any) -> None:

@@ -87,10 +87,10 @@ async def test_the_rest_of_the_magics_that_need_no_ipython(plain: Any) -> None:
     assert "needs IPython" in await plain.error("%%timeit\n1")
 
 
-async def test_the_magics_of_ipython_are_there(place: Any, rich_python: str, bench: Any, settings: Any) -> None:
-    if not settings.is_rich:
-        pytest.skip("this one has none")
+@pytest.mark.parametrize("settings", ["rich"], indirect=True)
+async def test_the_magics_of_ipython_are_there(bench: Any) -> None:
     assert "per loop" in await bench.text("%timeit -n 1 -r 1 1")
+    assert await bench.text("display([1], 'two')") == "[1]\n'two'"
 
 
 @pytest.mark.parametrize(

@@ -107,12 +107,10 @@ async def test_a_kernel_that_dies_under_a_cell_is_replaced_with_a_notice(plain: 
     assert (await plain.run("1")).details["kernelRestarted"] is False
 
 
-async def test_a_kernel_that_dies_between_cells_is_replaced_with_a_notice(
-    plain: Any, until: Any, is_alive: Any
-) -> None:
+async def test_a_kernel_that_dies_between_cells_is_replaced_with_a_notice(plain: Any, until: Any) -> None:
     pid = await plain.pid()
     os.kill(pid, signal.SIGKILL)
-    await until(lambda: not is_alive(pid))
+    await until(lambda: os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None)
     assert await plain.text("1") == f"{RESTARTED}\n1"
 
 

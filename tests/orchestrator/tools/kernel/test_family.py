@@ -58,8 +58,8 @@ async def test_a_wrong_option_is_an_error_and_no_child(plain: Any, tree: Any) ->
         ("rlm('p', tools=[1])", "expected names as tools, found 1"),
         ("rlm('p', max_cost=-1)", "expected a number of at least 0 as max_cost, found -1"),
         ("rlm('p', max_cost=float('nan'))", "as max_cost, found nan"),
-        ("rlm('p', timeout=True)", "as timeout_s, found True"),
-        ("rlm('p', timeout='5')", "as timeout_s, found '5'"),
+        ("rlm('p', timeout=True)", "expected seconds above 0 as timeout, found True"),
+        ("rlm('p', timeout_s=0)", "as timeout, found 0"),
         ("rlm('p', 'name')", "positional"),
     ]:
         error = await plain.error("await " + code)
@@ -95,6 +95,7 @@ print(len(hs), hs[0].name, hs[63].session_id, {r.outcome for r in rs}, rs[63].te
 
 async def test_children_from_loops_tasks_and_threads(bench: Any) -> None:
     assert await bench.text("hs = []\nfor n in range(3):\n    hs.append(await rlm('p', name=f'l{n}'))\nlen(hs)") == "3"
+    assert "coroutine 'rlm' was never awaited" in await bench.text("rlm('p');\nimport gc; gc.collect();")
     assert await bench.text("h = rlm('p', name='later')") == "(no output)"
     assert await bench.text("(await h).name") == "'later'"
     assert (

@@ -139,7 +139,10 @@ def unprivileged(folder: Path) -> str | None:
     if os.geteuid() != 0 or setpriv is None or not os.path.exists(python):
         return None
     worker = shutil.copy(WORKER, folder)
-    return script(folder / "python", f'shift 2\nexec {setpriv} --reuid 54321 --clear-groups {python} -u {worker} "$@"')
+    return script(
+        folder / "python",
+        f'shift 2\nexec {setpriv} --reuid {100_000 + os.getpid()} --clear-groups {python} -u {worker} "$@"',
+    )
 
 
 async def test_a_fork_bomb_is_bounded_and_ends_with_the_kernel(place: Any, tree: Any) -> None:
