@@ -22,6 +22,8 @@ from store.events import (
     AssistantMessageEvent,
     AutoRetryEnd,
     AutoRetryStart,
+    CompactionEnd,
+    CompactionStart,
     Event,
     MessageEnd,
     MessageStart,
@@ -78,6 +80,7 @@ class Outbox:
     _turn: tuple[list[msgspec.Raw], list[msgspec.Raw]] | None = None
     _loop: list[msgspec.Raw] | None = None
     _retry: AutoRetryStart | None = None
+    _compaction: CompactionStart | None = None
     _is_message_open: bool = False
     _shown_usage: Usage | None = None
 
@@ -155,6 +158,11 @@ class Outbox:
 
     def publish(self, event: Event) -> None:
         self.sink.publish(self.place, event)
+
+    def show_compaction(self, event: CompactionStart | CompactionEnd) -> None:
+        """A summary that is being made is a bracket."""
+        self._compaction = event if isinstance(event, CompactionStart) else None
+        self.publish(event)
 
     def show_retry(self, event: AutoRetryStart | AutoRetryEnd) -> None:
         """Retries of one call are a bracket too: one end after the last of them."""
@@ -278,6 +286,9 @@ class Outbox:
         self.close_tools(reason)
         for draft in drafts:
             self.show(draft)
+        if self._compaction is not None:
+            of = self._compaction.reason
+            self.show_compaction(CompactionEnd(reason=of, aborted=False, will_retry=False, error_message=reason))
         self.end_turn()
         self.end_loop()
         if self._retry is not None:

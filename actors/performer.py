@@ -55,7 +55,7 @@ from actors.summary import Summary
 from actors.supervisor import Supervisor
 from actors.tool_calls import ToolRun
 from store.entries import ChildSettledEntry, Known, MessageEntry
-from store.events import AgentMessage, AutoRetryEnd, AutoRetryStart
+from store.events import AgentMessage, AutoRetryEnd, AutoRetryStart, CompactionEnd, CompactionStart
 from store.messages import AssistantMessage, ToolCall
 from store.repair import SETTLED_TEXT_BYTES, bounded
 from store.size import context_tokens
@@ -113,6 +113,8 @@ class Performer:
             case AppendEntry() | AppendPartial():
                 for one in written:
                     self._show(one)
+            case PublishEvent(CompactionStart() | CompactionEnd() as event):
+                outbox.show_compaction(event)
             case PublishEvent(AutoRetryStart() | AutoRetryEnd() as event):
                 outbox.show_retry(event)
             case PublishEvent(event):

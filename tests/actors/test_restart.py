@@ -11,8 +11,8 @@ from trio.testing import MockClock
 
 from actors.performer import Performer
 from actors.protocol import turn
-from actors.protocol.effects import CallModel, Effect, SettleRun
-from actors.protocol.mail import Abort, ChildEnded, Mail, ModelEnded, Prompt, ToolEnded
+from actors.protocol.effects import CallModel, Effect, SettleRun, Summarise
+from actors.protocol.mail import Abort, ChildEnded, CompactNow, Mail, ModelEnded, Prompt, ToolEnded
 from actors.protocol.model import ModelFailure, ModelRequest
 from actors.protocol.tools import ToolContext, ToolResult, text_result
 from actors.testing import ROOT, Answer, MemoryJournal
@@ -342,6 +342,24 @@ async def test_a_crash_in_a_pause_before_a_retry_closes_the_retry(autojump_clock
     await run(tree)
 
     assert types(tree, "root").count("auto_retry_start") == types(tree, "root").count("auto_retry_end") == 1
+    assert outcome(tree) == "completed"
+    assert_sound(tree)
+
+
+async def test_a_crash_in_the_middle_of_a_summary_closes_the_summary(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crash_on(monkeypatch, Summarise, "root")
+    tree = stage({"root": [use("slow"), "done"]}, tool("slow", saying("slow")))
+
+    async with playing(tree):
+        await trio.lowlevel.checkpoint()
+        tree.tree.tell(CompactNow())
+
+    (end,) = of_type(tree, "compaction_end")
+    assert len(of_type(tree, "compaction_start")) == 1
+    assert end["reason"] == "manual"
+    assert "restarted" in end["errorMessage"]
     assert outcome(tree) == "completed"
     assert_sound(tree)
 
