@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from tests.bench import child, command, folding, idle, lines, mail, streams
+from tests.bench import child, command, folding, idle, lines, mail, store, streams
 from tests.bench.harness import Row, table
 
 CASES: dict[str, Callable[[int], list[Row]]] = {
@@ -17,6 +17,13 @@ CASES: dict[str, Callable[[int], list[Row]]] = {
     "B2": lines.b2,
     "B3": lines.b3,
     "B4": lines.b4,
+    "B5": store.b5,
+    "C1": store.c1,
+    "C2": store.c2,
+    "C3": store.c3,
+    "C4": store.c4,
+    "C5": store.c5,
+    "C6": store.c6,
     "D1": folding.d1,
     "E1": streams.e1,
     "E2": streams.e2,
