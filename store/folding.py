@@ -116,7 +116,7 @@ class Fold:
         can_go_on = self.tally.can_go_on and found.entries >= self.tally.inherited
         if 0 < found.entries < self.tally.inherited:  # a fork that was cut while it was made
             self._begin_own()
-        found.own, found.total, found.children = self.tally.own, self.tally.total, self.tally.children
+        found.own, found.total, found.children = self.tally.own, self.tally.total, tuple(self.tally.children)
         base, chars = self._context_base, self._context_chars
         found.context_tokens = base + guessed(chars) if self._is_context_known and (base or chars) else None
         found.queued = len(self._mail)

@@ -11,6 +11,7 @@ LINE_CHARS = 200
 class Summary(msgspec.Struct, kw_only=True):
     """One session. `origin`: of which it is a fork; its own counts begin behind what it copied, but for `messages`.
 
+    children    ids of those that it spawned, in that order
     answer      first line of the last answer on the current branch; None: none, or not known since the branch changed
     open_since  begin of the run that is open, in Unix seconds; `worked_s`: of the runs that have ended
     outcome     of the last run that has ended, with its `run_error`
@@ -30,7 +31,7 @@ class Summary(msgspec.Struct, kw_only=True):
     messages: int = 0
     turns: int = 0
     runs: int = 0
-    children: int = 0
+    children: tuple[str, ...] = ()
     leaf_id: str | None = None
     first_prompt: str | None = None
     summary: str | None = None

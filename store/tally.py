@@ -20,7 +20,7 @@ _CANONICAL = re.compile(r"[0-9a-f]{8}")
 class Tally:
     """Sums of the records behind the first `inherited`, which were billed to another session.
 
-    children   how many were spawned
+    children   ids of those that were spawned, in that order
     is_unsure  only a tally of the whole can tell: something may have been counted before
     can_go_on  False: there are attributions of another program, whose sums are found out of all records at once
     """
@@ -28,7 +28,7 @@ class Tally:
     inherited: int
     own: Spend = NOTHING
     total: Spend = NOTHING
-    children: int = 0
+    children: list[str] = attrs.field(factory=list)
     is_unsure: bool = False
     can_go_on: bool = True
     _exact: set[tuple[str, ...]] | None = attrs.field(factory=set)
@@ -36,9 +36,9 @@ class Tally:
     _seen: set[bytes] = attrs.field(factory=set)
 
     @classmethod
-    def going_on(cls, inherited: int, own: Spend, total: Spend, children: int, seen: bytes) -> "Tally":
+    def going_on(cls, inherited: int, own: Spend, total: Spend, children: Sequence[str], seen: bytes) -> "Tally":
         """From where another tally came to. `seen`: see `hashes`."""
-        tally = cls(inherited, own, total, children, exact=None)
+        tally = cls(inherited, own, total, list(children), exact=None)
         tally._seen = {seen[place : place + _HASH_BYTES] for place in range(0, len(seen), _HASH_BYTES)}
         return tally
 
@@ -52,7 +52,7 @@ class Tally:
         if record.type == "child_spawned":
             body = record.body()
             if isinstance(body, ChildSpawnedEntry) and self._is_new("child", body.child_session_id):
-                self.children += 1
+                self.children.append(body.child_session_id)
         elif record.type == "child_usage_attributed":
             self._attributed(record)
         elif (usage := billed_usage(record)) is not None:

@@ -84,21 +84,22 @@ class _Tree:
     def of(cls, root_id: str, members: Sequence[Summary]) -> "_Tree | None":
         """None where the journals themselves have to be looked at."""
         children: dict[str, list[Summary]] = {}
-        for summary in sorted(members, key=lambda each: each.session_id):
-            if summary.parent_id is not None:
-                children.setdefault(summary.parent_id, []).append(summary)
-        root = next((each for each in members if each.session_id == root_id and each.parent_id is None), None)
-        if root is None or len(members) != 1 + sum(map(len, children.values())):
+        by_id = {summary.session_id: summary for summary in members}
+        for summary in members:
+            children[summary.session_id] = [by_id[child] for child in summary.children if child in by_id]
+        root = by_id.get(root_id)
+        if root is None or root.parent_id is not None or not all(map(_is_at_rest, members)):
             return None
         tree = cls(root, children)
-        return tree if all(map(tree._is_whole, members)) and len(tree._in_order()) == len(members) else None
+        if not all(map(tree._is_whole, members)) or len(tree._in_order()) != len(members):
+            return None
+        return tree
 
     def _is_whole(self, summary: Summary) -> bool:
-        below = self.children.get(summary.session_id, [])
-        if summary.trouble or summary.is_open or summary.outcome == "lost" or summary.children != len(below):
+        below = self.children[summary.session_id]
+        if len(below) != len(summary.children) or any(child.parent_id != summary.session_id for child in below):
             return False
-        is_told = summary.parent_id is None or bool(summary.runs and summary.name and summary.model and _about(summary))
-        return is_told and summary.total == summary.own + _sum(below)
+        return summary.total == summary.own + _sum(below)
 
     def _in_order(self) -> list[tuple[Summary, int]]:
         """Parents before their children, with the depth."""
@@ -107,7 +108,7 @@ class _Tree:
         while waiting:
             summary, depth = waiting.pop()
             found.append((summary, depth))
-            waiting += [(child, depth + 1) for child in reversed(self.children.get(summary.session_id, []))]
+            waiting += [(child, depth + 1) for child in reversed(self.children[summary.session_id])]
         return found
 
     def rows(self, folder: str) -> list[AgentRow]:
@@ -119,6 +120,13 @@ class _Tree:
             below.setdefault(summary.parent_id, []).append(row)
         rows.reverse()
         return rows
+
+
+def _is_at_rest(summary: Summary) -> bool:
+    """Whether its row needs no look at anything else: the journal, the lock, what its parent said of it."""
+    if summary.trouble or summary.is_open or summary.outcome == "lost":
+        return False
+    return summary.parent_id is None or bool(summary.runs and summary.name and summary.model and _about(summary))
 
 
 def _sum(summaries: Sequence[Summary]) -> Spend:

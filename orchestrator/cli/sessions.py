@@ -18,6 +18,7 @@ from orchestrator.cli.common import (
     tree_with,
 )
 from orchestrator.cli.listed import all_trees, catalog_of
+from orchestrator.cli.sessions_edit import EDIT_COMMANDS
 from orchestrator.cli.sessions_files import FILE_COMMANDS
 from orchestrator.views.conversation import conversation, spoken
 from orchestrator.views.rows import AgentRow, tree_rows
@@ -64,7 +65,7 @@ def command() -> None:
     """The group."""
 
 
-for each in FILE_COMMANDS:
+for each in (*EDIT_COMMANDS, *FILE_COMMANDS):
     command.add_command(each)
 
 

@@ -71,7 +71,9 @@ def summary_of(row: tuple[Any, ...]) -> Summary:
     shown = row[: _END - 1]
     if _crc(shown) != row[_END - 1]:
         raise ValueError(f"expected the row that was written for session {row[0]!r}, found another one")
-    found = Summary(**dict(zip(_PLAIN, shown, strict=False)))
+    members = dict(zip(_PLAIN, shown, strict=False))
+    members["children"] = msgspec.json.decode(members["children"], type=tuple[str, ...]) if members["children"] else ()
+    found = Summary(**members)
     found.is_archived, found.is_open = bool(found.is_archived), bool(found.is_open)
     found.own, found.total = _spend_of(shown[_OWN:_TOTAL]), _spend_of(shown[_TOTAL:])
     return found
@@ -98,7 +100,14 @@ def text_value(text: str) -> str:
 
 def _value(value: Any) -> Any:
     """As SQLite gives it back."""
-    return text_value(value) if isinstance(value, str) else int(value) if isinstance(value, bool) else value
+    match value:
+        case str():
+            return text_value(value)
+        case bool():
+            return int(value)
+        case tuple():
+            return msgspec.json.encode(value).decode() if value else ""
+    return value
 
 
 def _spend_values(spend: Spend) -> list[Any]:

@@ -114,7 +114,7 @@ def test_a_row_is_what_its_journal_holds(forest: Forest, home: Home) -> None:
 
     assert listed(home) == truth(home)
     found = listed(home)[root.id]
-    assert (found.name, found.model, found.outcome, found.children) == ("renamed", "test/opus", "completed", 2)
+    assert (found.name, found.model, found.outcome, len(found.children)) == ("renamed", "test/opus", "completed", 2)
     assert (found.first_prompt, found.answer) == ("Port the billing module", "Billing is ported; the shim is left.")
     assert found.total.unpriced == {"local/qwen"}
     assert found.total.input == 1200 + 58_000 + 30_000 + 900 + 2_000

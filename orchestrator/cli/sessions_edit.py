@@ -1,0 +1,229 @@
+"""`sapwood sessions rename|label|fork|branch|archive|delete`: changing what is stored."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from orchestrator.cli.common import echo_json, echo_lines, home_from_env, told
+from orchestrator.cli.listed import catalog_of
+from orchestrator.cli.sessions_find import (
+    AS_JSON,
+    HELP_OPTIONS,
+    TREE_LIMITS,
+    entry_named,
+    search_command,
+    stored,
+    translated,
+    tree_command,
+)
+from orchestrator.engine.errors import WrongUsage
+from orchestrator.views.text import one_line
+from store.disk.home import Home
+from store.disk.manager import SessionManager
+from store.disk.removal import remove
+from store.disk.trash import Trash
+from store.ids import short
+from store.times import iso
+
+RENAME_HELP = """Give a session another name.
+
+\b
+  sapwood sessions rename 4f1c09aa port-billing"""
+
+LABEL_HELP = """Put a label on an entry, or take it away.
+
+\b
+  sapwood sessions label port-billing 1f before-the-rewrite
+  sapwood sessions label port-billing before-the-rewrite --clear"""
+
+FORK_HELP = """Begin a new session with what the current branch of another one holds, or with what leads to an entry.
+
+What was copied is not billed again.
+
+\b
+  sapwood sessions fork port-billing
+  sapwood sessions fork port-billing --at 1f --name second-try"""
+
+BRANCH_HELP = """Go back to an earlier entry: the session goes on from there, and the branch that is left stays in it.
+
+ENTRY `root` is before the first one.
+
+\b
+  sapwood sessions branch port-billing 1f
+  sapwood sessions branch port-billing 1f --summary "The first way was too slow." """
+
+ARCHIVE_HELP = """Take a session out of the list, or put it back.
+
+\b
+  sapwood sessions archive port-billing
+  sapwood sessions archive port-billing --undo"""
+
+DELETE_HELP = """Move sessions, and all below them, to the trash of the desktop.
+
+A child is deleted only when the sessions above it hold what it has spent. Without a trash --force deletes for good.
+
+\b
+  sapwood sessions delete port-billing
+  sapwood sessions delete 4f1c09aa 51b2e003 --force"""
+
+_ROOT = "root"
+
+
+@contextmanager
+def opened(home: Home, session_id: str) -> Iterator[SessionManager]:
+    """A session of ours for a moment; what was appended is durable behind it."""
+    with translated(), SessionManager.open(home.journal_path(session_id), home=home) as manager:
+        yield manager
+
+
+@click.command("rename", help=RENAME_HELP, context_settings=HELP_OPTIONS)
+@click.argument("session")
+@click.argument("name")
+@AS_JSON
+@told
+def rename_command(session: str, name: str, as_json: bool) -> None:
+    """Append the name."""
+    name = name.strip()
+    if not name:
+        raise WrongUsage("expected a name, found none")
+    home = home_from_env()
+    found = stored(home, session)
+    with opened(home, found.session_id) as manager:
+        manager.append_session_info(name)
+    _tell(as_json, {"sessionId": found.session_id, "name": name}, f"{short(found.session_id)} is {name}")
+
+
+@click.command("label", help=LABEL_HELP, context_settings=HELP_OPTIONS)
+@click.argument("session")
+@click.argument("entry")
+@click.argument("label", required=False)
+@click.option("--clear", is_flag=True, help="Take the label away.")
+@AS_JSON
+@told
+def label_command(session: str, entry: str, label: str | None, clear: bool, as_json: bool) -> None:
+    """Append the label."""
+    label = (label or "").strip() or None
+    if (label is None) != clear:
+        raise WrongUsage("expected a LABEL or --clear, found " + ("neither" if label is None else "both"))
+    home = home_from_env()
+    found = stored(home, session)
+    with opened(home, found.session_id) as manager:
+        with manager.captured(TREE_LIMITS) as capture:
+            target = entry_named(capture, entry)
+        manager.append_label_change(target, label)
+    text = f"{target} has no label" if label is None else f"{target} is {label}"
+    _tell(as_json, {"sessionId": found.session_id, "entryId": target, "label": label}, text)
+
+
+@click.command("fork", help=FORK_HELP, context_settings=HELP_OPTIONS)
+@click.argument("session")
+@click.option("--at", "entry", metavar="ENTRY", help="Copy what leads to this entry, by default to the leaf.")
+@click.option("--name", help="Of the new session, by default the old one's.")
+@click.option("-C", "--cwd", type=click.Path(file_okay=False, exists=True, path_type=Path), help="Its folder.")
+@AS_JSON
+@told
+def fork_command(session: str, entry: str | None, name: str | None, cwd: Path | None, as_json: bool) -> None:
+    """Copy, tell its id."""
+    home = home_from_env()
+    found = stored(home, session)
+    path = home.journal_path(found.session_id)
+    with translated():
+        if entry is not None:
+            with SessionManager.open_read_only(path, home=home).captured(TREE_LIMITS) as capture:
+                entry = entry_named(capture, entry)
+        folder = str(cwd.resolve()) if cwd is not None else found.cwd
+        with SessionManager.fork_from(path, folder, from_id=entry, name=name or None, home=home) as fork:
+            header, file = fork.header, str(fork.file)
+    row = {
+        "sessionId": header.id,
+        "path": file,
+        "cwd": header.cwd,
+        "name": header.name,
+        "forkedFrom": header.forked_from,
+    }
+    _tell(as_json, row, f"{header.id}   go on with it: sapwood run -r {short(header.id)}")
+
+
+@click.command("branch", help=BRANCH_HELP, context_settings=HELP_OPTIONS)
+@click.argument("session")
+@click.argument("entry")
+@click.option("--summary", metavar="TEXT", help="What the model is told of the branch that is left.")
+@AS_JSON
+@told
+def branch_command(session: str, entry: str, summary: str | None, as_json: bool) -> None:
+    """Move the leaf."""
+    home = home_from_env()
+    found = stored(home, session)
+    with opened(home, found.session_id) as manager:
+        with manager.captured(TREE_LIMITS) as capture:
+            target = None if entry == _ROOT else entry_named(capture, entry)
+        if summary:
+            manager.branch_with_summary(target, summary)
+        else:
+            manager.branch_to(target)
+        leaf = manager.leaf_id
+    text = f"{short(found.session_id)} goes on from {target or 'the beginning'}"
+    _tell(as_json, {"sessionId": found.session_id, "entryId": target, "leafId": leaf}, text)
+
+
+@click.command("archive", help=ARCHIVE_HELP, context_settings=HELP_OPTIONS)
+@click.argument("session")
+@click.option("--undo", is_flag=True, help="Put it back.")
+@AS_JSON
+@told
+def archive_command(session: str, undo: bool, as_json: bool) -> None:
+    """Append the state."""
+    home = home_from_env()
+    found = stored(home, session)
+    status = "active" if undo else "archived"
+    with opened(home, found.session_id) as manager:
+        manager.append_session_state({"status": status})
+    _tell(as_json, {"sessionId": found.session_id, "status": status}, f"{short(found.session_id)} is {status}")
+
+
+@click.command("delete", help=DELETE_HELP, context_settings=HELP_OPTIONS)
+@click.argument("sessions", metavar="SESSION...", nargs=-1, required=True)
+@click.option("--force", is_flag=True, help="For good, where there is no trash; and what cannot be read.")
+@AS_JSON
+@told
+def delete_command(sessions: tuple[str, ...], force: bool, as_json: bool) -> None:
+    """All are named before the first one goes."""
+    home = home_from_env()
+    with translated(), catalog_of(home) as catalog:
+        ids = dict.fromkeys(catalog.named(name).session_id for name in sessions)
+    trash = Trash.of_environment(os.environ, home.fs)
+    now = time.time()
+    deleted_at = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now))
+    gone: list[str] = []
+    for session_id in ids:
+        if session_id in gone:
+            continue
+        with translated():
+            removed = remove(home, session_id, trash, iso(now), deleted_at, is_forced=force)
+        gone += removed.session_ids
+        where = "in the trash" if removed.trashed else "gone for good"
+        row = {"sessionIds": removed.session_ids, "trashed": removed.trashed}
+        _tell(as_json, row, f"{', '.join(map(short, removed.session_ids))}: {where}")
+
+
+def _tell(as_json: bool, row: object, text: str) -> None:
+    if as_json:
+        echo_json(row)
+    else:
+        echo_lines([one_line(text)])
+
+
+EDIT_COMMANDS = (
+    search_command,
+    tree_command,
+    rename_command,
+    label_command,
+    fork_command,
+    branch_command,
+    archive_command,
+    delete_command,
+)
