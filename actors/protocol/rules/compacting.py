@@ -24,11 +24,12 @@ def start_summary(state: TurnState, reason: Reason, *, is_alone: bool = False) -
 
 
 def compact_now(state: TurnState, mail: CompactNow, at: float) -> Step:
-    """Somebody asks for a summary. In a run it is made before the next call."""
+    """Somebody asks for a summary. In a run, or when one is about to begin, it is made before the next call."""
     if state.is_stopped or state.phase == "compacting":
         return state, []
     state = state.with_(is_asked_to_compact=True, instructions=mail.instructions)
-    return start_summary(state, "manual", is_alone=True) if state.phase == "idle" else (state, [])
+    is_alone = state.phase == "idle" and not state.will_run
+    return start_summary(state, "manual", is_alone=True) if is_alone else (state, [])
 
 
 def after_overflow(state: TurnState) -> Step:

@@ -110,7 +110,10 @@ def abort(state: TurnState, mail: Abort | Stop, at: float) -> Step:
     if state.phase == "idle":
         if not state.will_run and not state.running:
             return state.with_(phase="stopped" if state.is_stopping else "idle", reason=mail.reason), []
-        state, effects = _unstarted_run(state, at)
+        # Whoever waits for what was about to begin hears an end.
+        state, effects = state.with_(phase="ready", run=state.run + 1, retry=0), [ReportRunning()]
+    state, asked = _asked(state, at)
+    effects += asked
     effects += [CancelTimer(wait.timer) for wait in state.waits]
     if state.timer is not None:
         effects.append(CancelTimer(state.timer))
@@ -137,15 +140,14 @@ def abort(state: TurnState, mail: Abort | Stop, at: float) -> Step:
     return _closed(state, effects)
 
 
-def _unstarted_run(state: TurnState, at: float) -> Step:
-    """A run that an abort ends before its first step: whoever waits for it hears an end, and the journal says what was asked."""
-    state = state.with_(phase="ready", run=state.run + 1, retry=0)
+def _asked(state: TurnState, at: float) -> Step:
+    """What began a run that an abort ends before its first call: it is written, so that the journal says what was asked."""
     asked = [queued for queued in state.queue if not queued.is_recorded]
     if not asked:
-        return state, [ReportRunning()]
+        return state, []
     messages = [AppendEntry(mail_message(queued, at)) for queued in asked]
     state = state.with_(queue=tuple(queued for queued in state.queue if queued.is_recorded))
-    return state, [ReportRunning(), StartLoop(), *messages, EndLoop()]
+    return state, [StartLoop(), *messages, EndLoop()]
 
 
 def call_closed(state: TurnState, mail: ModelEnded | ModelFailed, at: float) -> Step:
