@@ -183,6 +183,20 @@ def test_a_prompt_begins_a_run_only_when_all_that_came_with_it_was_heard() -> No
     assert world.delivered == ["m1", "m2"]
 
 
+def test_a_prompt_whose_run_is_aborted_before_its_first_call_is_in_the_journal() -> None:
+    world = World.of()
+    world.hear(Prompt("m1", "m1"))
+    world.hear(Emptied())
+    assert world.state.phase == "asking"
+
+    world.hear(Abort("enough"))
+    world.finish(Random(0))
+
+    assert world.delivered == ["m1"]
+    assert world.queued() == []
+    assert world.journal.records[0].type == "message"
+
+
 def test_a_message_that_comes_twice_while_it_waits_is_delivered_once() -> None:
     world = at_work()
     world.hear(Prompt("m1", "m1", "follow_up"))
@@ -252,6 +266,19 @@ def test_an_abort_of_a_summary_outside_of_a_run_begins_none_with_what_waited_bef
     (question,) = world.questions
     world.hear(Directed(question, Go()))
     assert world.delivered == ["m1", "m2"]
+
+
+def test_a_summary_that_is_asked_for_together_with_a_prompt_is_made_in_the_run_of_that_prompt() -> None:
+    world = World.of()
+    world.hear(Prompt("m1", "m1"))
+    assert world.hear(CompactNow()) == []
+    world.hear(Emptied())
+
+    (question,) = world.questions
+    world.hear(Directed(question, Go()))
+
+    assert world.summaries
+    assert world.state.run == 1
 
 
 def test_an_abort_of_a_summary_outside_of_a_run_reaches_the_children_that_run() -> None:
