@@ -41,7 +41,7 @@ from tests.bench.sse_server import answer
 SERVER = Path(__file__).with_name("sse_server.py")
 EVENTS = 5_000
 BASE, MANY, MOST = 100, 1_000, 5_000
-EVENTS_AT_ONCE = 5_000
+EVENTS_AT_ONCE = 3_000
 """So many per round, whatever the number of streams: the garbage collector has its share alike."""
 SPARE_FILES = 200
 PATIENT = HttpLimits(connect_s=600.0, first_byte_s=600.0, idle_s=600.0)
@@ -269,7 +269,7 @@ async def at_once(streams: int, url: str, steps: _Steps, stream: Opened) -> int:
     return (steps.traced_bytes - before) // streams
 
 
-def many(streams: int, *, is_ours: bool, rounds: int = 1, is_traced: bool = False) -> float:
+def many(streams: int, *, is_ours: bool, rounds: int = 2, is_traced: bool = False) -> float:
     """CPU seconds per event, or bytes per stream. `rounds` while the streams stay open, of which the best counts."""
 
     async def run() -> float:
