@@ -11,8 +11,6 @@ from actors.protocol.model import ModelFailure
 
 MAX_CALLS = 64
 PAUSING = frozenset({"rate_limited", "overloaded"})
-_FIRST_PAUSE_S = 1.0
-_LONGEST_PAUSE_S = 60.0
 
 
 @attrs.define(eq=False)
@@ -20,6 +18,8 @@ class Gate:
     """`limit` calls at a time. A call that was told to slow down slows down its siblings, too; none of them fails for it."""
 
     limit: int = MAX_CALLS
+    first_pause_s: float = 1.0
+    longest_pause_s: float = 60.0
     _inside: int = 0
     _queue: deque[trio.Event] = attrs.field(factory=deque)
     _closed_until: float = 0.0
@@ -65,14 +65,22 @@ class Gate:
             self._queue.popleft().set()
 
     def heard(self, failure: ModelFailure | None) -> None:
-        """How a call ended. Told to slow down, all wait: as long as the provider says, else a second, doubling."""
+        """How a call ended. Told to slow down, all wait: as long as the provider says, else a while that doubles."""
         if failure is None:
             self._refusals = 0
         elif failure.kind in PAUSING:
-            own = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(self._refusals, 10))
+            self._close(failure.retry_after_s)
+
+    def _close(self, told_s: float | None) -> None:
+        if told_s is not None:
+            pause = min(told_s, self.longest_pause_s)
+        elif self.closed_for_s:
+            # Siblings that were under way are refused with the first one: that is one refusal, not one each.
+            return
+        else:
+            pause = min(self.longest_pause_s, self.first_pause_s * 2.0 ** min(self._refusals, 10))
             self._refusals += 1
-            pause = own if failure.retry_after_s is None else min(failure.retry_after_s, _LONGEST_PAUSE_S)
-            self._closed_until = max(self._closed_until, trio.current_time() + pause)
+        self._closed_until = max(self._closed_until, trio.current_time() + pause)
 
     @property
     def closed_for_s(self) -> float:
@@ -84,9 +92,11 @@ class Gates:
     """The gates of a host, by provider. One key per provider, so the provider's name tells them apart."""
 
     limit: int = MAX_CALLS
+    first_pause_s: float = 1.0
+    longest_pause_s: float = 60.0
     _gates: dict[str, Gate] = attrs.field(factory=dict)
 
     def of(self, provider: str) -> Gate:
         if provider not in self._gates:
-            self._gates[provider] = Gate(self.limit)
+            self._gates[provider] = Gate(self.limit, self.first_pause_s, self.longest_pause_s)
         return self._gates[provider]

@@ -10,6 +10,8 @@ from actors.flusher import Flushing
 from store.errors import StoreError
 from store.usage import Spend
 
+RETRY_WRITE_S = (0.05, 0.2, 0.5, 1.0, 2.0)
+
 
 @attrs.frozen
 class Bill:
@@ -69,7 +71,7 @@ class Ledger:
             if not await self._is_durable(bill.row):
                 continue
             for ancestor, child in bill.row.ancestors():
-                if self._attribute(ancestor, child, bill):
+                if await self._attribute(ancestor, child, bill):
                     touched[ancestor.id] = ancestor
         for row in touched.values():
             await self._is_durable(row)
@@ -77,14 +79,23 @@ class Ledger:
     async def _is_durable(self, row: Row) -> bool:
         if row.outbox is None:
             return False
-        try:
-            await row.outbox.durable()
-        except (OSError, StoreError) as error:
-            self.trouble(row, str(error))
-            return False
-        return True
+        for pause_s in (*RETRY_WRITE_S, None):
+            try:
+                await row.outbox.durable()
+            except (OSError, StoreError) as error:
+                await self._failed(row, error, pause_s)
+            else:
+                return True
+        return False
 
-    def _attribute(self, ancestor: Row, child: Row, bill: Bill) -> bool:
+    async def _failed(self, row: Row, error: Exception, pause_s: float | None) -> None:
+        """Wait a while, as the disk may be full and the journal being opened again. The last time, say that it stays out."""
+        if pause_s is None:
+            self.trouble(row, f"an attribution is left to the repair on the next open: {error}")
+        else:
+            await trio.sleep(pause_s)
+
+    async def _attribute(self, ancestor: Row, child: Row, bill: Bill) -> bool:
         if ancestor.outbox is None:
             return False
         body = ancestor.aggregates.attribution(
@@ -94,10 +105,14 @@ class Ledger:
             child_session_id=child.id,
             why=child.why,
         )
-        try:
-            ancestor.outbox.append(body)
-        except (OSError, StoreError) as error:
-            self.trouble(ancestor, str(error))
+        for pause_s in (*RETRY_WRITE_S, None):
+            try:
+                ancestor.outbox.append(body)
+            except (OSError, StoreError) as error:
+                await self._failed(ancestor, error, pause_s)
+            else:
+                break
+        else:
             return False
         if ancestor.parent is not None and not ancestor.has_task:
             # It has settled and shed its entries; this one is no more use in memory than they were.

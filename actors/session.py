@@ -10,7 +10,7 @@ from actors.protocol.effects import Effect, PublishEvent, RefuseMail
 from actors.protocol.mail import URGENT, ChildEnded, Emptied, Prompt
 from actors.protocol.state import TurnState
 from actors.protocol.turn import step
-from store.errors import JournalPoisoned, StoreError
+from store.errors import JournalPoisoned
 from store.events import Diagnostic
 
 RETRY_WRITE_S = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -76,8 +76,10 @@ class SessionLoop:
             except JournalPoisoned:
                 self.mailbox.put_back(letters[place:])
                 raise
-            except (OSError, StoreError) as error:
-                self.mailbox.put_back(letters[place:])
+            except OSError as error:
+                # Each round brings its own Emptied; without other mail this one is needed to be heard again.
+                rest = [other for other in letters[place:] if not isinstance(other.mail, Emptied)]
+                self.mailbox.put_back(rest or letters[-1:])
                 await self._pause(error, is_closing=self.state.is_aborted or isinstance(letter.mail, URGENT))
                 return True
             except Exception:
@@ -88,7 +90,7 @@ class SessionLoop:
             self._failures = 0
         return False
 
-    async def _pause(self, error: OSError | StoreError, *, is_closing: bool) -> None:
+    async def _pause(self, error: OSError, *, is_closing: bool) -> None:
         self._failures += 1
         if self._failures == 1:
             text = f"not written, trying again: {error}"

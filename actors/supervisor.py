@@ -16,7 +16,7 @@ from actors.mailbox import Mailbox
 from actors.outbox import Outbox
 from actors.protocol.mail import Prompt
 from actors.protocol.model import Model, ModelInfo
-from actors.protocol.questions import Admit, Directive, Question
+from actors.protocol.questions import Admit, Directive, MaySpawn, Question, Refuse
 from actors.protocol.supervision import Draw, TreeState, decide
 from actors.protocol.tools import Relative, Spawn, Tool
 from actors.sink import Sink
@@ -59,7 +59,7 @@ class Supervisor:
     flusher: Flushing
     clock: Clock
     directory: Directory
-    gates: Gates = attrs.field(factory=Gates)
+    gates: Gates = attrs.field(init=False)
     slots: Slots = attrs.field(init=False)
     ledger: Ledger = attrs.field(init=False)
     number: int = 0
@@ -67,11 +67,17 @@ class Supervisor:
     """Why closing records could not be written; the host then ends with status 1."""
 
     def __attrs_post_init__(self) -> None:
+        self.gates = Gates(first_pause_s=self.state.retry.base_s, longest_pause_s=self.state.retry.ceiling_s)
         self.slots = Slots(self.state.limits.max_live_children)
         self.ledger = Ledger(self.flusher, self.trouble)
 
     def consult(self, question: Question) -> Directive:
-        """Decide, now."""
+        """Decide, now. A model that is not there is found here, where models are, and not when the child is running."""
+        if isinstance(question, MaySpawn) and question.request.model is not None:
+            try:
+                self.workshop.model(question.request.model)
+            except KeyError as error:
+                return Refuse("model", 1, 0, question.session_id, str(error.args[0]))
         self.state, directive = decide(self.state, question, self._draw())
         return directive
 

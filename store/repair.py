@@ -52,13 +52,24 @@ def repair_plan(nodes: Mapping[str, Node], root_id: str) -> list[Fix]:
     """The entries that are missing, children before their parents. Sessions whose file is missing are not in `nodes`."""
     plan: list[Fix] = []
     outcomes: dict[str, list[RunSettledEntry]] = {}
+    told = _told(nodes)
     for session, node in post_order(nodes, root_id):
-        closing = _closing(node, is_child=session != root_id)
+        closing = _closing(node, session != root_id, told)
         plan += [Fix(session, body) for body in closing]
         outcomes[session] = runs(node.records) + [body for body in closing if isinstance(body, RunSettledEntry)]
         plan += [Fix(session, body) for body in _missing_notices(node, nodes, outcomes)]
         plan += [Fix(session, body) for body in _missing_attributions(session, node, nodes)]
     return plan
+
+
+def _told(nodes: Mapping[str, Node]) -> dict[tuple[str, int], ChildSettledEntry]:
+    """What parents' journals say of how runs of their children ended."""
+    found: dict[tuple[str, int], ChildSettledEntry] = {}
+    for node in nodes.values():
+        for record in own_records(node.header, node.records):
+            if record.type == "child_settled" and isinstance(body := record.body(), ChildSettledEntry):
+                found.setdefault((body.child_session_id, body.run), body)
+    return found
 
 
 def with_fixes(nodes: Mapping[str, Node], plan: list[Fix]) -> dict[str, Node]:
@@ -136,20 +147,29 @@ def _is_bash(record: Record) -> bool:
         return False
 
 
-def _closing(node: Node, is_child: bool) -> list[Known]:
+def _closing(node: Node, is_child: bool, told: Mapping[tuple[str, int], ChildSettledEntry]) -> list[Known]:
     """Error results for calls that a crash cut off, and `run_settled` for a run that nobody goes on with.
 
     Calls without a result on the path of an idle session are no crash: somebody went back to them, and context building
     answers them. A child that never ended a run lost it before its first message; without its `run_settled` the next run
-    would have the same number, and the notice of that would be taken for one that was given.
+    would have the same number, and the notice of that would be taken for one that was given. Where the parent was told how the
+    run ended (its journal may be durable before the child's is), that is how it ended.
     """
     if is_run_open(node.tree.own_records):
         bodies: list[Known] = [
             MessageEntry(message=msgspec.Raw(encode(interrupted(call, timestamp))))
             for call, timestamp in dangling_calls(node.tree.path())
         ]
-        return [*bodies, RunSettledEntry(run=next_run(node.records), outcome="lost")]
-    return [RunSettledEntry(run=1, outcome="lost")] if is_child and not runs(node.records) else []
+        return [*bodies, _as_told(told.get((node.header.id, next_run(node.records))), next_run(node.records))]
+    return [_as_told(told.get((node.header.id, 1)), 1)] if is_child and not runs(node.records) else []
+
+
+def _as_told(told: ChildSettledEntry | None, run: int) -> RunSettledEntry:
+    if told is None:
+        return RunSettledEntry(run=run, outcome="lost")
+    return RunSettledEntry(
+        run=run, outcome=told.outcome, stop_reason=told.stop_reason, error_message=told.error_message
+    )
 
 
 def _missing_notices(node: Node, nodes: Mapping[str, Node], outcomes: dict[str, list[RunSettledEntry]]) -> list[Known]:

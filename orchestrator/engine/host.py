@@ -9,6 +9,7 @@ import trio
 from actors.clock import Clock
 from actors.flusher import Flusher
 from actors.protocol.mail import Prompt, Stop
+from actors.protocol.model import Model, ModelInfo
 from actors.protocol.supervision import Member, TreeState
 from actors.sink import Sink
 from actors.supervisor import Workshop
@@ -121,6 +122,13 @@ class Host:
             raise WrongUsage(self.models.nothing_named())
         return model
 
+    def _model(self, name: str) -> tuple[Model, ModelInfo]:
+        """As the actors want it: a name that is not known is a KeyError with the reason."""
+        try:
+            return self.models.get(name)
+        except WrongUsage as error:
+            raise KeyError(str(error)) from error
+
     def _notice(self, tree: Tree, session: str, text: str) -> None:
         row = tree.supervisor.directory.rows[session]
         tree.supervisor.sink.publish(row.place, Diagnostic(level="warning", code="provider", text=text))
@@ -135,7 +143,7 @@ class Host:
 
     def _workshop(self, ground: Ground) -> Workshop:
         return Workshop(
-            model=self.models.get,
+            model=self._model,
             tools=builtin_tools(),
             env=child_env(self.job.environ, {}),
             cwd=str(self.job.cwd),

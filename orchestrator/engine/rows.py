@@ -39,6 +39,9 @@ def _child(tree: Tree, parent: Row, parent_node: Node, spawned: ChildSpawnedEntr
     place = Place(spawned.child_session_id, tree.root.id, parent.id, spawned.child_depth)
     row = Row(place, spawned.name, spawned.model, parent, Mailbox(tree.supervisor.clock))
     row.mailbox.close()
+    tools, thinking = spawned.limits.get("tools"), spawned.limits.get("thinking")
+    row.tools = tuple(map(str, tools)) if isinstance(tools, list) else parent.tools
+    row.thinking = thinking if isinstance(thinking, str) else parent.thinking
     admitting = admitting_entry(parent_node.records, spawned.tool_call_id)
     row.target_id = None if admitting is None else admitting.id
     row.why = "spawn_task" if spawned.tool_call_id else "direct_user"

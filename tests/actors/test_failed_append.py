@@ -261,13 +261,14 @@ async def test_a_root_whose_journal_cannot_be_made_ends_as_failed(autojump_clock
     assert check_stream(tree.outlet.lines) == []
 
 
-async def test_a_child_with_a_model_that_nobody_knows_ends_as_failed(autojump_clock: MockClock) -> None:
-    tree = stage({"root": [spawn("a", model="nobody/knows"), wait(), "I see"]})
+async def test_a_child_with_a_model_that_nobody_knows_is_refused_before_it_counts(autojump_clock: MockClock) -> None:
+    tree = stage({"root": [spawn("a", model="nobody/knows"), "I see"]})
 
     await run(tree)
 
-    (settled,) = of_type(tree, "child_settled")
-    assert settled["outcome"] == "failed"
+    assert of_type(tree, "child_spawned") == []
+    assert [event["isError"] for event in of_type(tree, "tool_execution_end")] == [True]
+    assert tree.tree.supervisor.state.children == 0
     assert outcome(tree) == "completed"
     assert_sound(tree)
 
@@ -288,10 +289,10 @@ async def test_the_ledger_tells_of_an_ancestor_that_takes_no_attribution_and_the
         await trio.sleep(1.0)
         fold, middle = tree.tree.supervisor.ledger._attribute, row(tree, "a")
 
-        def attribute(ancestor: Any, child: Any, bill: Any) -> bool:
-            disk.is_full = lambda number, session: ancestor is middle
+        async def attribute(ancestor: Any, child: Any, bill: Any) -> bool:
+            disk.is_full = lambda number, session: ancestor is middle and session == middle.id
             try:
-                return fold(ancestor, child, bill)
+                return bool(await fold(ancestor, child, bill))
             finally:
                 disk.is_full = lambda number, session: False
 

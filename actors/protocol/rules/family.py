@@ -1,5 +1,7 @@
 """Children: asked for, admitted, ended, waited for."""
 
+from typing import Any
+
 from actors.protocol.effects import (
     AbortChildren,
     Answer,
@@ -65,7 +67,7 @@ def directed_spawn(state: TurnState, asking: Asking, mail: Directed) -> Step:
         prompt=bounded(asking.request.prompt, SPAWN_PROMPT_BYTES),
         model=admit.model,
         tool_call_id=asking.request.tool_call_id,
-        limits=dict(asking.request.limits),
+        limits=_limits(asking.request),
     )
     state = state.with_(kin=(*state.kin, Kin(admit.session_id, admit.name, True)))
     return state, [
@@ -73,6 +75,16 @@ def directed_spawn(state: TurnState, asking: Asking, mail: Directed) -> Step:
         StartChild(admit, asking.request),
         Answer(asking.ask_id, HandleOf(admit)),
     ]
+
+
+def _limits(request: Spawn) -> dict[str, Any]:
+    """What is set for this child alone, so that it is the same one after a restart."""
+    own: dict[str, Any] = dict(request.limits)
+    if request.tools is not None:
+        own["tools"] = list(request.tools)
+    if request.thinking is not None:
+        own["thinking"] = request.thinking
+    return own
 
 
 def _wait(state: TurnState, ask_id: int, request: WaitFor) -> Step:
