@@ -43,9 +43,10 @@ from tests.actors.stage import (
 
 @attrs.define
 class Disk:
-    """Counts the appends of all journals; `is_full` says which of them fail."""
+    """Counts the appends of all journals; `is_full` says which of them fail, `refused` what a session's journal never takes."""
 
     is_full: Callable[[int, str], bool] = lambda number, session: False
+    refused: tuple[str, bytes] = ("", b"")
     appends: int = 0
     failed: int = 0
 
@@ -57,7 +58,9 @@ class JournalOn(MemoryJournal):
 
     def append(self, bodies: Any) -> None:
         self.disk.appends += 1
-        if self.disk.is_full(self.disk.appends, self.session):
+        session, text = self.disk.refused
+        is_refused = session == self.session and any(text in body for body in bodies)
+        if is_refused or self.disk.is_full(self.disk.appends, self.session):
             self.disk.failed += 1
             raise self.fail
         super().append(bodies)
@@ -273,7 +276,7 @@ async def test_a_child_with_a_model_that_nobody_knows_is_refused_before_it_count
     assert_sound(tree)
 
 
-async def test_the_ledger_tells_of_an_ancestor_that_takes_no_attribution_and_the_others_get_theirs(
+async def test_an_ancestor_that_takes_no_attribution_gets_it_from_the_repair_and_the_others_have_theirs(
     autojump_clock: MockClock,
 ) -> None:
     parts: dict[str, list[Line]] = {
@@ -281,29 +284,18 @@ async def test_the_ledger_tells_of_an_ancestor_that_takes_no_attribution_and_the
         "a": [spawn("b", wait=True), "done"],
         "b": [pausing(5.0, "done")],
     }
-    tree = stage(parts)
     disk = Disk()
-    on_disk(tree, disk)
+    tree = on_disk(stage(parts), disk)
 
     async with playing(tree):
         await trio.sleep(1.0)
-        fold, middle = tree.tree.supervisor.ledger._attribute, row(tree, "a")
+        middle = row(tree, "a")
+        disk.refused = (middle.id, b"child_usage_attributed")
 
-        async def attribute(ancestor: Any, child: Any, bill: Any) -> bool:
-            disk.is_full = lambda number, session: ancestor is middle and session == middle.id
-            try:
-                return bool(await fold(ancestor, child, bill))
-            finally:
-                disk.is_full = lambda number, session: False
-
-        tree.tree.supervisor.ledger.__class__._attribute = lambda ledger, *rest: attribute(*rest)
-        try:
-            await trio.sleep(10.0)
-        finally:
-            tree.tree.supervisor.ledger.__class__._attribute = fold.__func__
-
+    assert disk.failed
     assert tree.root.total == truth(tree, tree.root)
     assert account(tree.store.headers[ROOT], tree.store.read(ROOT).records).total == tree.root.total
     plan = repair_plan(nodes(tree.store), ROOT)
     assert {fix.session_id for fix in plan} == {middle.id}
+    assert [event["level"] for event in of_type(tree, "diagnostic", "a")] == ["error"]
     assert outcome(tree) == "completed"
