@@ -9,7 +9,7 @@ from actors.directory import Directory, Row
 from actors.flusher import Flushing
 from actors.holder import Holder
 from actors.mailbox import Mailbox
-from actors.protocol.mail import Command, Prompt
+from actors.protocol.mail import REVIVING, Command, Prompt
 from actors.protocol.supervision import TreeState
 from actors.sink import Sink
 from actors.supervisor import Supervisor, Workshop
@@ -51,9 +51,9 @@ class Tree:
             self._rested.set()
 
     def tell(self, command: Command) -> None:
-        """Bring the root a command from outside. Raises RuntimeError for a prompt to a tree that is not running."""
-        if self._nursery is None and isinstance(command, Prompt):
-            raise RuntimeError("a prompt was given to a tree that is not running")
+        """Bring the root a command from outside. Raises RuntimeError for new work in a tree that is not running."""
+        if self._nursery is None and isinstance(command, REVIVING):
+            raise RuntimeError("work was given to a tree that is not running")
         self.supervisor.directory.deliver(self.root, command)
 
     async def run(self, command: Command) -> None:

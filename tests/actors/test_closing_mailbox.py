@@ -5,7 +5,7 @@ import trio
 from trio.testing import MockClock
 
 from actors.mailbox import Mailbox
-from actors.protocol.mail import Abort, Emptied, Prompt
+from actors.protocol.mail import Abort, CompactNow, Emptied, Prompt
 from actors.protocol.model import ModelFailure
 from actors.testing import ROOT
 from tests.actors.stage import (
@@ -153,8 +153,9 @@ async def test_a_tree_that_has_ended_takes_no_prompt_and_says_so(autojump_clock:
     tree = stage({"root": ["done"]})
     await tree.run()
 
-    with pytest.raises(RuntimeError):
-        tree.tree.tell(Prompt("late", "one more thing"))
+    for command in (Prompt("late", "one more thing"), CompactNow()):
+        with pytest.raises(RuntimeError, match="not running"):
+            tree.tree.tell(command)
 
     tree.tree.tell(Abort())
     assert not tree.root.has_task

@@ -350,10 +350,10 @@ async def test_a_crash_in_the_middle_of_a_summary_closes_the_summary(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crash_on(monkeypatch, Summarise, "root")
-    tree = stage({"root": [use("slow"), "done"]}, tool("slow", saying("slow")))
+    tree = stage({"root": [pausing(1.0, use("quick")), "done"]}, tool("quick", saying("quick")))
 
     async with playing(tree):
-        await trio.lowlevel.checkpoint()
+        await trio.sleep(0.5)
         tree.tree.tell(CompactNow())
 
     (end,) = of_type(tree, "compaction_end")
