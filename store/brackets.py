@@ -8,7 +8,19 @@ from store.blocks import Block, OpenCall, OpenMessage, as_dict, as_list
 from store.dialects import Dialect
 from store.events import Event
 
-_BOOKKEEPING = frozenset({"child_usage_attributed", "session_state", "agent_status", "diagnostic", "session_info"})
+# A summary that a person asks for between two runs is no run, and neither is what it cost.
+_BOOKKEEPING = frozenset(
+    {
+        "child_usage_attributed",
+        "session_state",
+        "agent_status",
+        "diagnostic",
+        "session_info",
+        "compaction_start",
+        "compaction_end",
+        "usage",
+    }
+)
 _OF_A_RUN = frozenset(
     {
         "agent_start",

@@ -17,6 +17,7 @@ from store.entries import (
     SessionInfoEntry,
     SessionStateEntry,
     ThinkingLevelChangeEntry,
+    UsageEntry,
 )
 from store.messages import ToolCall
 from store.usage import Usage
@@ -249,6 +250,7 @@ Event = (
     | ChildSpawnedEntry
     | ChildSettledEntry
     | ChildUsageAttributedEntry
+    | UsageEntry
 )
 
 # Entries that the stream shows under their own name. Messages become brackets; the others are seen in the journal only.
@@ -263,6 +265,7 @@ SHOWN_ENTRIES = (
     ChildSpawnedEntry,
     ChildSettledEntry,
     ChildUsageAttributedEntry,
+    UsageEntry,
 )
 
 # Deltas stay small: they carry the short tags only.

@@ -17,6 +17,7 @@ from store.entries import (
     ModelChangeEntry,
     RunSettledEntry,
     SessionInfoEntry,
+    UsageEntry,
 )
 from store.errors import BadUsage
 from store.events import (
@@ -288,6 +289,13 @@ def _retrying(session: LiveSession, event: AutoRetryStart, at: float) -> None:
 
 def _compacting(session: LiveSession, event: CompactionStart | CompactionEnd, at: float) -> None:
     session.is_compacting = isinstance(event, CompactionStart)
+    usage = event.result.get("usage") if isinstance(event, CompactionEnd) and isinstance(event.result, dict) else None
+    if usage is not None:
+        session.own = session.own + spend_of(msgspec.convert(usage, Usage, from_attributes=True))
+
+
+def _billed(session: LiveSession, event: UsageEntry, at: float) -> None:
+    session.own = session.own + spend_of(event.usage)
 
 
 def _queue(session: LiveSession, event: SessionActionUpdate, at: float) -> None:
@@ -342,6 +350,7 @@ _HANDLERS: dict[type[Any], Callable[[LiveSession, Any, float], None]] = {
     AutoRetryStart: _retrying,
     CompactionStart: _compacting,
     CompactionEnd: _compacting,
+    UsageEntry: _billed,
     SessionActionUpdate: _queue,
     RunSettledEntry: _run_settled,
     AgentSettled: _settled,

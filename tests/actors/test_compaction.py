@@ -12,7 +12,9 @@ from actors.protocol.model import ModelFailure, ModelRequest
 from actors.protocol.retry import RetryPolicy
 from actors.protocol.tools import ToolContext, ToolResult, text_result
 from actors.testing import ROOT, Bench, FunctionModel, FunctionTool, bench
+from orchestrator.views.live import LiveTree
 from store.attribution import account
+from store.events import read_line
 from store.messages import AssistantMessage, ToolResultMessage
 from store.stream import check_stream
 from store.usage import Usage
@@ -264,3 +266,23 @@ async def test_what_is_asked_for_in_a_run_is_done_before_the_next_call(
     assert asked
     assert all("mind the names" in prompt for prompt in asked)
     assert not check_stream(tested.outlet.lines, exit_status=0)
+
+
+@pytest.mark.parametrize("summary", ["what happened", ""], ids=["good", "blank"])
+async def test_the_stream_alone_tells_what_was_spent_also_on_summaries(
+    summary: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    tested = tree(working(8, summary))
+    fold = LiveTree()
+    tested.tree.supervisor.sink.watchers.append(fold.take)
+
+    await tested.run()
+
+    (row,) = fold.rows(0.0)
+    assert row.total is not None
+    assert row.total.total_tokens == tested.root.total.tokens
+    replayed = LiveTree()
+    for line in tested.outlet.lines:
+        _, event = read_line(line)
+        replayed.take(tested.root.place, event, 0.0)
+    assert replayed.rows(0.0)[0].total == row.total

@@ -49,6 +49,7 @@ def summarised(state: TurnState, mail: Summarised, at: float) -> Step:
         "firstKeptEntryId": entry.first_kept_entry_id,
         "tokensBefore": entry.tokens_before,
         "details": entry.details,
+        "usage": entry.usage,
     }
     end = CompactionEnd(reason=reason, result=result, aborted=False, will_retry=reason == "overflow")
     may_compact = state.may_compact and reason != "overflow"
