@@ -14,7 +14,7 @@ from orchestrator.cli.common import home_from_env, known_session, leave, newest_
 from orchestrator.engine.config import load_config
 from orchestrator.engine.errors import EngineError, WrongUsage
 from orchestrator.engine.host import run_job
-from orchestrator.engine.job import Ended, Job
+from orchestrator.engine.job import DURABILITY, Ended, Job
 from orchestrator.engine.models import Models
 from orchestrator.engine.prompt import piped_text, prompt_content, readable
 from orchestrator.engine.stdout import hold_standard_descriptors
@@ -60,6 +60,12 @@ _sessions = _options(
     click.option("--no-session", is_flag=True, help="Keep nothing."),
     click.option("--session-dir", type=click.Path(file_okay=False), help="Where journals lie."),
     click.option("--name", help="A name for the session."),
+    click.option(
+        "--durability",
+        type=click.Choice(DURABILITY),
+        envvar="SAPWOOD_DURABILITY",
+        help="Go on when a record is written (flushed once a second), flushed with others (default), or flushed alone.",
+    ),
 )
 _work = _options(
     click.option("-t", "--tools", help="Only these tools, comma-separated."),
@@ -166,6 +172,7 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
         append_system_prompt=options["append_system_prompt"],
         has_context_files=not options["no_context_files"],
         is_kept=not options["no_session"],
+        durability=options["durability"] or config.durability,
         is_json=options["is_json"] or options["mode"] == "json",
     )
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 
+from actors.flusher import Durability
 from actors.protocol.compaction import CompactionPolicy
 from actors.protocol.limits import Limits
 from actors.protocol.retry import RetryPolicy
@@ -78,6 +79,7 @@ class Config(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     retry: RetryPolicy = RetryPolicy()
     compaction: CompactionPolicy = CompactionPolicy()
+    durability: Durability = "group"
     providers: dict[str, ProviderConfig] = {}
     trusted_projects: tuple[str, ...] = ()
 

@@ -51,7 +51,9 @@ class Host:
     home: Home
     models: Models
     clock: Clock = attrs.field(factory=Clock)
-    flusher: Flusher = attrs.field(factory=Flusher)
+    flusher: Flusher = attrs.field(
+        default=attrs.Factory(lambda host: Flusher(level=host.job.durability), takes_self=True)
+    )
     watching: Watching | None = None
     _signal: int | None = None
     _late_signal: int | None = None

@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 import attrs
 
+from actors.flusher import Durability
 from actors.protocol.compaction import CompactionPolicy
 from actors.protocol.limits import Limits
 from actors.protocol.retry import RetryPolicy
 from store.messages import Visible
+
+DURABILITY: tuple[str, ...] = get_args(Durability)
 
 
 @attrs.frozen
@@ -36,6 +40,7 @@ class Job:
     append_system_prompt: str | None = None
     has_context_files: bool = True
     is_kept: bool = True
+    durability: Durability = "group"
     is_json: bool = False
 
 

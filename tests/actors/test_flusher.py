@@ -7,7 +7,7 @@ import attrs
 import pytest
 import trio
 
-from actors.flusher import Flusher, InlineFlusher
+from actors.flusher import FLUSH_EVERY_S, Durability, Flusher, InlineFlusher
 from store.errors import JournalPoisoned
 from store.memory import MemoryJournal
 from tests.actors.stage import until
@@ -209,3 +209,77 @@ async def test_the_inline_flusher_flushes_in_the_caller() -> None:
 
     assert journal.durable == 2
     assert journal.threads == {threading.get_ident()}
+
+
+async def test_write_asks_for_no_flush_and_the_disk_has_it_a_second_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.flusher.FLUSH_EVERY_S", 0.2)
+    flusher, journal = Flusher(level="write"), SlowJournal()
+    with trio.fail_after(PATIENCE_S):
+        async with trio.open_nursery() as host:
+            await running(flusher, host)
+            for _ in range(20):
+                journal.append([b"{}"])
+                flusher.note(journal)
+                await flusher.durable(journal)
+            assert journal.syncs == 0
+            await until(lambda: journal.durable == 21, 0.001)
+            assert journal.syncs == 1
+            journal.append([b"{}"])
+            await flusher.durable(journal)
+            await until(lambda: journal.durable == 22, 0.001)
+            flusher.end()
+
+    assert journal.syncs == 2
+
+
+@pytest.mark.parametrize("level", ["write", "full"])
+async def test_the_end_does_not_wait_for_the_second_to_be_over(level: Durability) -> None:
+    flusher, journal = Flusher(level=level), SlowJournal()
+    with trio.fail_after(PATIENCE_S):
+        async with trio.open_nursery() as host:
+            await running(flusher, host)
+            journal.append([b"{}"])
+            flusher.note(journal)
+            await trio.sleep(0.01)
+            began = time.monotonic()
+            flusher.end()
+    took_s = time.monotonic() - began
+
+    assert journal.durable == 2
+    assert took_s < FLUSH_EVERY_S / 2
+
+
+async def test_full_flushes_this_journal_before_it_returns_and_no_other_with_it() -> None:
+    flusher, journal, other = Flusher(level="full"), SlowJournal(), SlowJournal()
+    with trio.fail_after(PATIENCE_S):
+        async with trio.open_nursery() as host:
+            await running(flusher, host)
+            other.append([b"{}"])
+            flusher.note(other)
+            for number in range(3):
+                journal.append([b"{}"])
+                flusher.note(journal)
+                await flusher.durable(journal)
+                assert (journal.durable, journal.syncs) == (number + 2, number + 1)
+            assert other.syncs == 0
+            assert threading.get_ident() not in journal.threads
+            flusher.end()
+
+    assert other.durable == other.seq
+
+
+@pytest.mark.parametrize("level", ["write", "full"])
+async def test_whatever_the_level_a_flush_that_failed_is_told(
+    level: Durability, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actors.flusher.FLUSH_EVERY_S", 0.01)
+    flusher, journal = Flusher(level=level), SlowJournal(error=OSError(5, "I/O error"))
+    with trio.fail_after(PATIENCE_S):
+        async with trio.open_nursery() as host:
+            await running(flusher, host)
+            journal.append([b"{}"])
+            flusher.note(journal)
+            await until(lambda: journal.is_poisoned, 0.001)
+            with pytest.raises(JournalPoisoned):
+                await flusher.durable(journal)
+            flusher.end()

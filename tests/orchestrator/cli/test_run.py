@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.flusher import Flusher
 from orchestrator.cli.main import main
 from store.repair import runs
 from tests.orchestrator.engine.processes import REPOSITORY, Desk, Done, desk_at, marked_sleep
@@ -51,6 +52,32 @@ def here(desk: Desk, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixtu
 def test_the_answer_alone_is_on_stdout(desk: Desk) -> None:
     done = desk.run("-m", desk.script(ECHO), "hello", "there")
     assert (done.status, done.out, done.err) == (0, b"hello there\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "config", "level"),
+    [
+        ((), "", "group"),
+        ((), 'durability = "write"', "write"),
+        (("--durability", "full"), 'durability = "write"', "full"),
+    ],
+)
+def test_the_level_of_durability_reaches_the_flusher(
+    desk: Desk, here: Here, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], config: str, level: str
+) -> None:
+    levels: list[str] = []
+
+    class Watched(Flusher):
+        def end(self) -> None:
+            levels.append(self.level)
+            super().end()
+
+    monkeypatch.setattr("orchestrator.engine.host.Flusher", Watched)
+    desk.home.mkdir(exist_ok=True)
+    (desk.home / "config.toml").write_text(config)
+    done = here(*words, "-m", desk.script(ECHO), "hello")
+    assert (done.status, done.out, levels) == (0, b"hello\n", [level])
+    assert desk.tree().unrepaired == 0
 
 
 @pytest.mark.parametrize(

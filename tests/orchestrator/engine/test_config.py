@@ -54,6 +54,14 @@ def test_the_projects_file_wins_over_the_homes_key_by_key(home: Path, project: P
     assert load(home, project.parent).limits.max_depth == 7
 
 
+def test_durability_is_one_of_three(home: Path, tmp_path: Path) -> None:
+    assert load(home, tmp_path).durability == "group"
+    (home / "config.toml").write_text('durability = "full"\n')
+    assert load(home, tmp_path).durability == "full"
+    (home / "config.toml").write_text('durability = "fsync"\n')
+    assert "durability" in refusal(home, tmp_path)
+
+
 def test_the_nearest_project_is_the_only_one(home: Path, project: Path) -> None:
     (project / ".sapwood" / "config.toml").write_text('model = "outer/x"\n[limits]\nmax_depth = 5\n')
     inner = project / "inner"
