@@ -178,9 +178,9 @@ class _Exchange:
 
         headers = dict(response.headers)
         try:
-            failure = await Answer(self.post, self.limits, response.status_code, headers, next_bytes, self.now_s).read(
-                take_unhurried
-            )
+            answer = Answer(self.post, self.limits, response.status_code, headers, next_bytes, self.now_s)
+            with _translating("the answer was cut off", "incomplete"):
+                failure = await answer.read(take_unhurried)
             with trio.move_on_after(_DRAIN_S):
                 await _read_up(chunks)  # the few bytes behind the last event, so that the connection can be used again
             return failure
@@ -218,14 +218,8 @@ class _Exchange:
 
     async def _next(self, chunks: AsyncIterator[bytes]) -> bytes | None:
         idle_ends = trio.current_time() + self.limits.idle_s
-        with (
-            trio.CancelScope(deadline=min(idle_ends, self.deadline)),
-            _translating("the answer was cut off", "incomplete"),
-        ):
-            try:
-                return await anext(chunks)
-            except StopAsyncIteration:
-                return None
+        with trio.CancelScope(deadline=min(idle_ends, self.deadline)):
+            return await anext(chunks, None)
         if idle_ends <= self.deadline:
             raise CallFailed("timeout", f"the stream stood still for {self.limits.idle_s:g} s")
         raise CallFailed("timeout", f"the answer was not complete within {self.limits.total_s:g} s")

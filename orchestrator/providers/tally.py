@@ -30,6 +30,8 @@ class Tally:
 
     def take(self, reported: Any) -> bool:
         """Whether `reported` changed a count."""
+        if not isinstance(reported, dict):
+            return False  # most events hold no counts
         before = dict(self._values)
         for name, paths in self.members.items():
             found = next((value for path in paths if (value := _at(reported, path)) is not None), None)
