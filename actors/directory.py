@@ -32,6 +32,8 @@ class Row:
     is_named: bool = True
     tools: tuple[str, ...] | None = None
     thinking: str | None = None
+    limits: dict[str, float] = attrs.field(factory=dict)
+    is_gone: bool = False
     is_stored: bool = False
     outbox: Outbox | None = None
     nursery: trio.Nursery | None = None

@@ -7,6 +7,7 @@ import msgspec
 import trio
 
 from actors.directory import Row
+from actors.errands import Errands
 from actors.model_call import call_model
 from actors.outbox import Outbox, Written
 from actors.protocol.effects import (
@@ -40,25 +41,28 @@ from actors.protocol.effects import (
     UseModel,
 )
 from actors.protocol.mail import Abort, Asked, ChildEnded, Directed, LedgerDrained, TimerFired
-from actors.protocol.questions import MayCall, Question
+from actors.protocol.questions import Admit, MayCall, Question
 from actors.protocol.rules.ending import not_run
 from actors.protocol.tools import (
     ChildReport,
     FamilyAnswer,
     FamilyRequest,
     Handle,
+    HostAnswer,
+    HostRequest,
     Members,
     Refused,
+    Spawn,
     Waited,
 )
 from actors.summary import Summary
 from actors.supervisor import Supervisor
 from actors.tool_calls import ToolRun
-from store.entries import ChildSettledEntry, Known, MessageEntry
+from store.entries import ChildSettledEntry, CustomMessageEntry, Known, MailEntry, MessageEntry
 from store.events import AgentMessage, AutoRetryEnd, AutoRetryStart, CompactionEnd, CompactionStart
 from store.messages import AssistantMessage, ToolCall
 from store.repair import SETTLED_TEXT_BYTES, bounded
-from store.size import context_tokens
+from store.size import answered_tokens, context_tokens
 from store.wire import encode
 
 
@@ -151,7 +155,7 @@ class Performer:
             case Summarise(work, instructions):
                 self._start_summary(work, instructions)
             case StartChild(admitted, request):
-                self.supervisor.start_child(self.row, admitted, request, self._answer_id)
+                self._start_child(admitted, request)
             case Answer(ask_id, value):
                 self._answer(ask_id, value)
             case DrainLedger(work):
@@ -169,6 +173,11 @@ class Performer:
             message = msgspec.json.decode(body.message, type=AssistantMessage)
             self._calls = {call.id: call for call in message.calls}
             self._answer_id = written.record.id
+        elif isinstance(body, MailEntry):
+            self.supervisor.receipt(body.message_id, "queued")
+        elif isinstance(body, CustomMessageEntry) and isinstance(body.details, dict):
+            for message_id in body.details.get("delivers", ()):
+                self.supervisor.receipt(message_id, "delivered")
         self.outbox.show(written.draft)
 
     # Model and tools
@@ -198,8 +207,14 @@ class Performer:
     def _consult(self, question_id: int, question: Question) -> None:
         if isinstance(question, MayCall):
             _, info = self.supervisor.workshop.model(self.row.model)
-            tokens = context_tokens(self.outbox.tree.path()) if info.context_window else 0
-            question = msgspec.structs.replace(question, context_tokens=tokens or 0, window=info.context_window)
+            path = self.outbox.tree.path() if info.context_window else []
+            question = msgspec.structs.replace(
+                question,
+                context_tokens=context_tokens(path) or 0,
+                answered_tokens=answered_tokens(path) if question.passes else None,
+                window=info.context_window,
+                budgets=self.supervisor.budgets(self.row),
+            )
         self.row.mailbox.put(Directed(question_id, self.supervisor.consult(question)))
 
     def _start_tools(self, work: int, call_ids: tuple[str, ...]) -> None:
@@ -219,8 +234,13 @@ class Performer:
 
     # What tools ask of the tree
 
-    async def ask(self, request: FamilyRequest) -> FamilyAnswer:
-        """The port `Family`: through this session's own mailbox, so that its state stays its own."""
+    async def ask(self, request: FamilyRequest | HostRequest) -> FamilyAnswer | HostAnswer:
+        """The port `Family`. What concerns this session's own state goes through its own mailbox."""
+        if isinstance(request, HostRequest):
+            return await Errands(self.supervisor, self.row, self.outbox, self._asked).run(request)
+        return await self._asked(request)
+
+    async def _asked(self, request: FamilyRequest) -> FamilyAnswer:
         ask_id = self.supervisor.next_numbers()
         ask = self._asks[ask_id] = _Ask()
         self.row.mailbox.put(Asked(ask_id, request))
@@ -271,6 +291,19 @@ class Performer:
 
     # Children, timers, the end
 
+    def _start_child(self, admitted: Admit, request: Spawn) -> None:
+        child = self.supervisor.start_child(self.row, admitted, request, self._answer_id)
+        timeout_s = request.limits.get("timeout_s")
+        if timeout_s is not None:
+            self.nursery.start_soon(self._expire, child, timeout_s)
+
+    async def _expire(self, child: Row, timeout_s: float) -> None:
+        """A child's time is over: its run ends as timed out, with all below it."""
+        await trio.sleep(timeout_s)
+        if child.is_running and child.runs == 0:
+            reason = f"its time of {timeout_s:g} s is over"
+            self.supervisor.directory.deliver(child, Abort(reason, "timed_out"))
+
     def _abort_children(self, session_ids: tuple[str, ...], reason: str) -> None:
         for session_id in session_ids:
             row = self.supervisor.directory.rows[session_id]
@@ -310,4 +343,5 @@ class Performer:
 
     def refuse(self, effect: RefuseMail) -> None:
         """Say that a message was not taken."""
+        self.supervisor.receipt(effect.message_id, "refused", effect.reason)
         self.outbox.publish(AgentMessage(sender=effect.sender, to=self.row.name, mode=effect.mode, delivery="refused"))

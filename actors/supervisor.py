@@ -16,9 +16,10 @@ from actors.mailbox import Mailbox
 from actors.outbox import Outbox
 from actors.protocol.mail import Prompt
 from actors.protocol.model import Model, ModelInfo
-from actors.protocol.questions import Admit, Directive, MaySpawn, Question, Refuse
+from actors.protocol.questions import Admit, Budget, Directive, MaySpawn, Question, Refuse
 from actors.protocol.supervision import Draw, TreeState, decide
-from actors.protocol.tools import Relative, Spawn, Tool
+from actors.protocol.tools import ModelRow, Relative, Spawn, Tool
+from actors.receipts import Slip
 from actors.sink import Sink
 from actors.slots import Slots
 from store.entries import Header
@@ -46,6 +47,7 @@ class Workshop:
     read_tree: Callable[[str], EntryTree]
     journal_path: Callable[[str], str | None]
     artifact_dir: Callable[[str], str]
+    find_models: Callable[[str], tuple[ModelRow, ...]]
     system_prompt: Callable[[Row], str]
 
 
@@ -62,6 +64,7 @@ class Supervisor:
     gates: Gates = attrs.field(init=False)
     slots: Slots = attrs.field(init=False)
     ledger: Ledger = attrs.field(init=False)
+    receipts: dict[str, Slip] = attrs.field(factory=dict)
     number: int = 0
     failure: str | None = None
     """Why closing records could not be written; the host then ends with status 1."""
@@ -78,6 +81,11 @@ class Supervisor:
                 self.workshop.model(question.request.model)
             except KeyError as error:
                 return Refuse("model", 1, 0, question.session_id, str(error.args[0]))
+        if isinstance(question, MaySpawn) and "max_cost" in question.request.limits:
+            name = question.request.model or self.directory.rows[question.session_id].model
+            if self.workshop.model(name)[1].price is None:
+                reason = f"max_cost cannot be kept: the price of {name} is not known; use max_tokens"
+                return Refuse("max_cost", 1, 0, question.session_id, reason)
         self.state, directive = decide(self.state, question, self._draw())
         return directive
 
@@ -122,6 +130,7 @@ class Supervisor:
             Mailbox(self.clock),
             tools=_narrowed(request.tools, parent.tools),
             thinking=request.thinking or parent.thinking,
+            limits=dict(request.limits),
         )
         row.target_id = target_id if request.tool_call_id else None
         row.why = "spawn_task" if request.tool_call_id else "direct_user"
@@ -131,13 +140,33 @@ class Supervisor:
         self.directory.revive(row)
         return row
 
+    def budgets(self, row: Row) -> tuple[Budget, ...]:
+        """The limits on spending that hold for a session: its own, and those of all above it."""
+        return tuple(
+            Budget(
+                limit,
+                usd(holder.total.total_pico) if limit == "max_cost" else float(holder.total.tokens),
+                holder.limits[limit],
+                holder.id,
+                holder.name,
+            )
+            for holder in (row, *(ancestor for ancestor, _ in row.ancestors()))
+            for limit in ("max_cost", "max_tokens")
+            if limit in holder.limits
+        )
+
+    def receipt(self, message_id: str, delivery: str, reason: str = "") -> None:
+        """The receiver of a message tells what became of it."""
+        if message_id in self.receipts:
+            self.receipts[message_id].tell(delivery, reason)
+
     def relatives(self, row: Row) -> tuple[Relative, ...]:
         """The family of a session, as `list_agents` shows it."""
         family = [(row, "self")]
         if row.parent is not None:
             family.append((row.parent, "parent"))
             family += [(other, "sibling") for other in row.parent.children if other is not row]
-        family += [(child, "child") for child in row.children]
+        family += [(child, "child") for child in row.children if not child.is_gone]
         return tuple(
             Relative(
                 name=other.name,

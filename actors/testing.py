@@ -196,6 +196,7 @@ def bench(
         read_tree=journals.read,
         journal_path=lambda session: f"/{session}.jsonl",
         artifact_dir=lambda session: f"/artifacts/{session}",
+        find_models=lambda query: (),
         system_prompt=lambda row: "",
     )
     clock = Clock()

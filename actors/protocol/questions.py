@@ -7,18 +7,31 @@ from actors.protocol.tools import Spawn
 from store.events import Reason
 
 
+class Budget(msgspec.Struct, frozen=True):
+    """A limit on spending of this session or one above it, and how much of it is used. Dollars or tokens."""
+
+    limit: str
+    spent: float
+    allowed: float
+    holder_session_id: str
+    holder_name: str
+
+
 class MayCall(msgspec.Struct, frozen=True, tag="may_call"):
     """May this session call its model once more? `passes`: summaries made since there was progress; None: no more of them.
 
-    The performer adds how many tokens the context holds and the model's window (0: not known). `paused_until`: Unix seconds
-    until which an earlier life of this session was to wait for a quota.
+    The performer adds how many tokens the context holds and the model's window (0: not known). `answered_tokens`: how many it
+    held with the last answer; None: the model has not answered since the last summary. `paused_until`: Unix seconds until
+    which an earlier life of this session was to wait for a quota.
     """
 
     session_id: str
     passes: int | None = 0
     context_tokens: int = 0
+    answered_tokens: int | None = None
     window: int = 0
     paused_until: float = 0.0
+    budgets: tuple[Budget, ...] = ()
 
 
 class CallFailed(msgspec.Struct, frozen=True, tag="call_failed"):
@@ -59,9 +72,10 @@ class RetryAfter(msgspec.Struct, frozen=True, tag="retry_after"):
 
 
 class Compact(msgspec.Struct, frozen=True, tag="compact"):
-    """Summarise what came before, first."""
+    """Summarise what came before, first. `passes`: summaries before this one that did not help."""
 
     reason: Reason
+    passes: int = 0
 
 
 class SwitchModel(msgspec.Struct, frozen=True, tag="switch_model"):

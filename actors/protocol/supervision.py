@@ -94,9 +94,19 @@ def _may_call(tree: TreeState, question: MayCall) -> tuple[TreeState, Directive]
     if allowed is not None and tree.turns >= allowed:
         reason = f"the limit of {allowed} turns for the whole tree is reached; raise it with --max-turns"
         return tree, Refuse("max_turns", tree.turns + 1, allowed, tree.root_id, reason)
+    used_up = next((budget for budget in question.budgets if budget.spent >= budget.allowed), None)
+    if used_up is not None:
+        reason = (
+            f"the limit {used_up.limit} of {used_up.allowed:g} for {used_up.holder_name} and all below it is reached: "
+            f"{used_up.spent:.6g} are used"
+        )
+        return tree, Refuse(used_up.limit, used_up.spent, used_up.allowed, used_up.holder_session_id, reason)
     if question.passes is not None and tree.compaction.is_full(question.context_tokens, question.window):
-        if question.passes < MAX_PASSES:
-            return tree, Compact("threshold")
+        answered = question.answered_tokens
+        # An answer from a context that was small enough: the summaries before it have helped, and count no more.
+        has_helped = answered is not None and not tree.compaction.is_full(answered, question.window)
+        if has_helped or question.passes < MAX_PASSES:
+            return tree, Compact("threshold", 0 if has_helped else question.passes)
         room = question.window - tree.compaction.reserve(question.window)
         reason = (
             f"the context holds about {question.context_tokens} tokens after {question.passes} summaries, and {room} fit; "

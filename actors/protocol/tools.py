@@ -204,9 +204,9 @@ HostAnswer = Receipt | Receipts | Aborted | Deleted | Models | Compaction
 
 
 class Family(Protocol):
-    """How a tool talks to the tree: a question that its own session answers."""
+    """How a tool talks to the tree: a question that its own session answers, or its host."""
 
-    def ask(self, request: FamilyRequest) -> Awaitable[FamilyAnswer]: ...
+    def ask(self, request: FamilyRequest | HostRequest) -> Awaitable[FamilyAnswer | HostAnswer]: ...
 
 
 @attrs.frozen

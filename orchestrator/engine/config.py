@@ -18,7 +18,7 @@ from orchestrator.engine.errors import WrongUsage
 from orchestrator.providers.post import HttpLimits
 
 # A project's file comes with the project. These would let it send keys or conversations to where it likes, or run commands.
-_NOT_FROM_PROJECTS = ("providers", "trusted_projects")
+_NOT_FROM_PROJECTS = ("providers", "trusted_projects", "kernel")
 # With less nothing would run, or a pause would end before it began.
 _LEAST = {
     "limits": {"max_depth": 0, "max_live_children": 1, "max_children": 0, "max_turns": 1},
@@ -72,6 +72,12 @@ class ProviderConfig(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(HttpLimits(), **{name: s for name, s in given.items() if s is not None})
 
 
+class KernelConfig(msgspec.Struct, frozen=True):
+    """`python`: the interpreter of the tool `ipython`; None: the project's own, else sapwood's."""
+
+    python: str | None = None
+
+
 class Config(msgspec.Struct, frozen=True):
     """Everything that files can set."""
 
@@ -80,6 +86,7 @@ class Config(msgspec.Struct, frozen=True):
     retry: RetryPolicy = RetryPolicy()
     compaction: CompactionPolicy = CompactionPolicy()
     durability: Durability = "group"
+    kernel: KernelConfig = KernelConfig()
     providers: dict[str, ProviderConfig] = {}
     trusted_projects: tuple[str, ...] = ()
 

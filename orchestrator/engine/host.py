@@ -22,7 +22,10 @@ from orchestrator.engine.opening import Ground, open_ground
 from orchestrator.engine.rows import model_of, plant
 from orchestrator.engine.status import exit_status
 from orchestrator.engine.stdout import LineWriter
-from orchestrator.tools.registry import builtin_tools, child_env
+from orchestrator.engine.toolset import all_tools
+from orchestrator.tools.kernel.interpreter import KernelSettings
+from orchestrator.tools.kernel.kernels import Kernels
+from orchestrator.tools.registry import child_env
 from store.context import last_assistant
 from store.disk.fs import RealFs
 from store.disk.home import Home
@@ -62,6 +65,11 @@ class Host:
     _settled: RunSettledEntry | None = None
     _tree: Tree | None = None
     _writer: LineWriter | None = None
+    _kernels: Kernels = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        config = self.models.config.kernel
+        self._kernels = Kernels(KernelSettings(config.python or self.job.environ.get("SAPWOOD_KERNEL_PYTHON")))
 
     async def run(self) -> Ended:
         """Raises WrongUsage, NotOurs before anything has started; StoreError and OSError where the store cannot be used."""
@@ -82,6 +90,7 @@ class Host:
             return self._ended(tree)
         finally:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSING_S):
+                await self._kernels.aclose()
                 await self.models.aclose()
             ground.close()
 
@@ -146,7 +155,7 @@ class Host:
     def _workshop(self, ground: Ground) -> Workshop:
         return Workshop(
             model=self._model,
-            tools=builtin_tools(),
+            tools=all_tools(self._kernels),
             env=child_env(self.job.environ, {}),
             cwd=str(self.job.cwd),
             create_journal=ground.create,
@@ -154,6 +163,7 @@ class Host:
             read_tree=ground.read,
             journal_path=ground.path,
             artifact_dir=ground.artifact_dir,
+            find_models=self.models.search,
             system_prompt=self._instructions().for_session,
         )
 

@@ -11,6 +11,7 @@ import msgspec
 import trio
 
 from actors.protocol.model import Model, ModelFailure, ModelInfo
+from actors.protocol.tools import ModelRow
 from orchestrator.engine.catalogue import Catalogue
 from orchestrator.engine.config import Config, CostConfig, ModelConfig, ProviderConfig
 from orchestrator.engine.errors import WrongUsage
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from orchestrator.providers.http import Http
 
 SCRIPTED = "scripted"
+MAX_FOUND = 50
 DISCOVERY_S = 5.0
 DISCOVERY_BYTES = 1 << 20
 _KEY_COMMAND_S = 30.0
@@ -119,6 +121,26 @@ class Models:
             provider, _, model = name.partition("/")
             self._made[name] = self._script(model) if provider == SCRIPTED else self._remote(name)
         return self._made[name]
+
+    def search(self, query: str) -> tuple[ModelRow, ...]:
+        """Models that a child can be given: those in use, those configured, and those known of providers with a key."""
+        words = query.lower().split()
+        rows = {
+            name: ModelRow(name, info.provider, info.id, info.context_window or None)
+            for name, (_, info) in self._made.items()
+        }
+        for provider, config in self.config.providers.items():
+            for model in config.models:
+                name = f"{provider}/{model.id}"
+                rows.setdefault(name, ModelRow(name, provider, model.id, model.context_window or None))
+        for provider, row in self._catalogue.search(query):
+            key = KNOWN[provider].key_env if provider in KNOWN else None
+            if key is not None and self.environ.get(key):
+                name = f"{provider}/{row.id}"
+                rows.setdefault(name, ModelRow(name, provider, row.id, row.window or None))
+        return tuple(row for name, row in sorted(rows.items()) if all(word in name.lower() for word in words))[
+            :MAX_FOUND
+        ]
 
     async def aclose(self) -> None:
         """Close all connections."""

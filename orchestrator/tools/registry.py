@@ -6,6 +6,7 @@ from actors.protocol.tools import Tool
 from orchestrator.tools.agents import ListAgentsTool, SpawnAgentTool, WaitAgentsTool
 from orchestrator.tools.bash import BashTool
 from orchestrator.tools.edit import EditTool
+from orchestrator.tools.messages import AbortAgentTool, MessageAgentTool
 from orchestrator.tools.read import ReadTool
 from orchestrator.tools.write import WriteTool
 
@@ -69,6 +70,8 @@ def builtin_tools() -> dict[str, Tool]:
         SpawnAgentTool(),
         WaitAgentsTool(),
         ListAgentsTool(),
+        MessageAgentTool(),
+        AbortAgentTool(),
     )
     return {tool.spec.name: tool for tool in tools}
 

@@ -54,7 +54,7 @@ async def test_a_child_has_its_parents_tools_and_level_or_fewer_never_more(desk:
 @pytest.mark.parametrize(
     ("model", "why"), [("nowhere/x", "nowhere"), ("other/x", "OTHER_API_KEY"), ("groq/x", "GROQ_API_KEY")]
 )
-async def test_a_child_with_a_model_that_cannot_be_used_has_failed_and_its_parent_reads_why(
+async def test_a_child_with_a_model_that_cannot_be_used_is_refused_and_its_parent_reads_why(
     desk: Desk, model: str, why: str
 ) -> None:
     plan: dict[str, list[Answer]] = {"root": [Said(calls=[child("a", model=model)]), Said(lambda asked: asked.last)]}
@@ -63,9 +63,8 @@ async def test_a_child_with_a_model_that_cannot_be_used_has_failed_and_its_paren
         done = await desk.run("--mode", "json", "go")
 
     assert (done.status, done.faults) == (0, [])
-    [settled] = done.of("child_settled")
-    assert settled["outcome"] == "failed"
-    assert why in settled["errorMessage"]
+    assert done.of("child_spawned") == []
+    assert [event["limit"] for event in done.of("limit_reached")] == ["model"]
     assert why in server.of("root")[1].last
 
 

@@ -5,12 +5,27 @@ from orchestrator.tools.registry import builtin_tools, child_env
 
 def test_each_tool_is_found_by_the_name_that_models_use() -> None:
     tools = builtin_tools()
-    assert list(tools) == ["bash", "read", "write", "edit", "spawn_agent", "wait_agents", "list_agents"]
+    assert list(tools) == [
+        "bash",
+        "read",
+        "write",
+        "edit",
+        "spawn_agent",
+        "wait_agents",
+        "list_agents",
+        "message_agent",
+        "abort_agent",
+    ]
     assert all(name == tool.spec.name for name, tool in tools.items())
 
 
 def test_only_who_waits_for_others_holds_no_slot() -> None:
-    assert {name for name, tool in builtin_tools().items() if tool.is_waiting} == {"spawn_agent", "wait_agents"}
+    assert {name for name, tool in builtin_tools().items() if tool.is_waiting} == {
+        "spawn_agent",
+        "wait_agents",
+        "message_agent",
+        "abort_agent",
+    }
 
 
 @pytest.mark.parametrize(
