@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from actors.outbox import Outbox
     from actors.supervisor import Supervisor
 
+_SHRINKING = (1, 4, 16)
+"""A token may be a single character; a window may be smaller than we were told, or not known at all."""
+
 
 @attrs.define
 class Summary:
@@ -63,29 +66,46 @@ class Summary:
         return self.supervisor.workshop.model(self.row.model)[1].context_window
 
     async def _text(self, cut: Cut) -> tuple[str | None, str]:
-        """The summary, or None and why there is none. A conversation that is too long for one request is folded in pieces."""
-        so_far = cut.previous_summary
-        for piece in summary_windows(cut, self._window, self.supervisor.state.compaction.reserve(self._window)):
-            prompt = summary_prompt(piece, so_far, self.instructions, is_split_turn=cut.is_split_turn)
-            so_far, reason = await self._asked(prompt)
-            if so_far is None:
-                return None, reason
-        if so_far is not None and guessed(len(so_far)) >= cut.tokens_before:
-            return None, "the summary is as long as what it would replace"
-        return so_far, ""
+        """The summary, or None and why there is none. A conversation that is too long for one request is folded in pieces.
 
-    async def _asked(self, prompt: str) -> tuple[str | None, str]:
+        What the provider does not take is cut smaller, never sent twice.
+        """
+        reserve = self.supervisor.state.compaction.reserve(self._window)
+        pieces: list[str] = []
+        for shrunk in _SHRINKING:
+            smaller = summary_windows(cut, self._window, reserve, shrunk)
+            if smaller == pieces:
+                continue
+            pieces = smaller
+            text, reason, is_too_long = await self._folded(cut, pieces)
+            if not is_too_long:
+                break
+        return text, reason
+
+    async def _folded(self, cut: Cut, pieces: list[str]) -> tuple[str | None, str, bool]:
+        so_far = cut.previous_summary
+        for piece in pieces:
+            prompt = summary_prompt(piece, so_far, self.instructions, is_split_turn=cut.is_split_turn)
+            so_far, reason, is_too_long = await self._asked(prompt)
+            if so_far is None:
+                return None, reason, is_too_long
+        if so_far is not None and guessed(len(so_far)) >= cut.tokens_before:
+            return None, "the summary is as long as what it would replace", False
+        return so_far, "", False
+
+    async def _asked(self, prompt: str) -> tuple[str | None, str, bool]:
+        """The answer, or None; why there is none; whether the prompt was too long."""
         retry = 0
         while True:
             end, text = await self._called(prompt)
             if isinstance(end, ReplyEnd):
                 if end.stop_reason != "stop":
-                    return None, f"the summary was cut: {end.raw or end.stop_reason}"
-                return (text, "") if text.strip() else (None, "the summary is blank")
+                    return None, f"the summary was cut: {end.raw or end.stop_reason}", False
+                return (text, "", False) if text.strip() else (None, "the summary is blank", False)
             retry += 1
             delay = retry_delay(self.supervisor.state.retry, retry, end, random.random())
             if delay is None:
-                return None, end.message
+                return None, end.message, end.kind == "overflow"
             await trio.sleep(delay)
 
     async def _called(self, prompt: str) -> tuple[ReplyEnd | ModelFailure, str]:

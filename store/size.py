@@ -52,6 +52,17 @@ def context_tokens(path: Sequence[Record]) -> int | None:
     return guessed(chars) if chars else None
 
 
+def answered_tokens(path: Sequence[Record]) -> int | None:
+    """About how many tokens the context held with the last answer; None without one since the last compaction."""
+    for place in range(len(path) - 1, -1, -1):
+        if path[place].type == "compaction":
+            return None
+        message = message_in(path[place]) if path[place].type == "message" else None
+        if isinstance(message, AssistantMessage) and message.stop_reason not in {"error", "aborted"}:
+            return context_tokens(path[: place + 1])
+    return None
+
+
 def guessed(chars: int) -> int:
     """Tokens of so many characters, rounded up."""
     return -(-chars // CHARS_PER_TOKEN)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from store.context import build_context, for_model
-from store.entries import CompactionEntry, CustomMessageEntry
+from store.entries import BranchSummaryEntry, CompactionEntry, CustomMessageEntry
 from store.messages import (
     AssistantMessage,
     Message,
@@ -20,6 +20,7 @@ RESERVE_TOKENS = 16_384
 KEEP_TOKENS = 20_000
 MAX_PASSES = 2
 _RESULT_CHARS = 2_000
+_SAID = frozenset({"custom_message", "branch_summary"})
 _FILE_TOOLS = {"read": "readFiles", "write": "modifiedFiles", "edit": "modifiedFiles"}
 
 
@@ -60,7 +61,7 @@ def choose_cut(path: Sequence[Record], keep_tokens: int, tokens_before: int) -> 
     is longer than the budget is split at one of its answers.
     """
     start, previous = _begin(path)
-    candidates = [place for place in range(start + 1, len(path)) if _may_begin(path[place])]
+    candidates = _beginnings(path, start)
     kept_chars = 0
     chosen: int | None = None
     for place in range(len(path) - 1, start, -1):
@@ -73,6 +74,7 @@ def choose_cut(path: Sequence[Record], keep_tokens: int, tokens_before: int) -> 
         return None
     # The earlier summary is handed over apart from the messages: in here it would be taken for one of them.
     between = [record for record in path[start:chosen] if record.type != "compaction"]
+    between += [record for record in path[chosen:] if record.type == "context_edit"]
     summarised = for_model(build_context(between).messages)
     if not summarised:
         return None
@@ -97,12 +99,22 @@ def _begin(path: Sequence[Record]) -> tuple[int, CompactionEntry | None]:
     return 0, None
 
 
-def _may_begin(record: Record) -> bool:
-    """Whether a context may begin with this record: anything but the result of a call."""
-    if record.type == "custom_message":
-        return True
-    message = message_in(record) if record.type == "message" else None
-    return message is not None and not isinstance(message, ToolResultMessage)
+def _beginnings(path: Sequence[Record], start: int) -> set[int]:
+    """Where behind `start` a context may begin: at an answer, or at what is said, but not among the results of an answer."""
+    places: set[int] = set()
+    has_results_behind = False
+    for place in range(len(path) - 1, start, -1):
+        record = path[place]
+        message = message_in(record) if record.type == "message" else None
+        if isinstance(message, ToolResultMessage):
+            has_results_behind = True
+            continue
+        # An answer that failed is in no context, and its calls were never run.
+        is_answer = isinstance(message, AssistantMessage) and message.stop_reason != "error"
+        if is_answer or (not has_results_behind and (message is not None or record.type in _SAID)):
+            places.add(place)
+        has_results_behind = has_results_behind and not is_answer
+    return places
 
 
 def _is_answer(record: Record) -> bool:
@@ -112,6 +124,8 @@ def _is_answer(record: Record) -> bool:
 def _chars(record: Record) -> int:
     if record.type == "custom_message" and isinstance(body := record.body(), CustomMessageEntry):
         return len(text_of(body.content))
+    if record.type == "branch_summary" and isinstance(body := record.body(), BranchSummaryEntry):
+        return len(body.summary)
     message = message_in(record) if record.type == "message" else None
     return 0 if message is None else message_chars(message)
 
@@ -144,9 +158,12 @@ numbers, paths, exact errors), what is under way, what comes next, and any wish 
 longer matters. Write plain text under short headings, and nothing before or after it."""
 
 
-def summary_windows(cut: Cut, window: int, reserve: int) -> list[str]:
-    """The conversation as text, in pieces that each fit into a request beside the summary so far. At least one."""
-    room = max(2_000, (window - 2 * reserve) * CHARS_PER_TOKEN // 2) if window else 400_000
+def summary_windows(cut: Cut, window: int, reserve: int, shrunk: int = 1) -> list[str]:
+    """The conversation as text, in pieces that each fit into a request beside the summary so far. At least one.
+
+    `shrunk`: so many times smaller than one would guess, where the provider counts more tokens than that.
+    """
+    room = max(2_000, (window - 2 * reserve) * CHARS_PER_TOKEN // 2 // shrunk) if window else 400_000 // shrunk
     pieces: list[str] = []
     current = ""
     for line in (line for message in cut.summarised for line in _transcript(message)):

@@ -115,8 +115,9 @@ def _wake(state: TurnState, mail: Emptied, at: float) -> Step:
 
 def _directed(state: TurnState, mail: Directed, at: float) -> Step:
     if mail.question == state.question and isinstance(mail.directive, Compact):
-        is_full = state.phase == "asking"
-        return start_summary(state, mail.directive.reason) if is_full else after_overflow(state)
+        if state.phase != "asking":
+            return after_overflow(state)
+        return start_summary(state.with_(passes=mail.directive.passes), mail.directive.reason)
     if mail.question == state.question:
         if state.phase == "asking" and isinstance(mail.directive, RetryAfter):
             return wait_on(state, mail.directive, at)

@@ -180,7 +180,7 @@ async def test_an_overflow_that_stays_ends_the_run_with_its_error_and_without_a_
 async def test_instructions_that_alone_are_too_long_end_with_a_clear_error_after_two_summaries(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    # The provider counts 5,000 tokens that no summary can take away.
+    # From the third answer on the provider counts 5,000 tokens that no summary can take away.
     def answer(request: ModelRequest) -> Any:
         if is_summary(request):
             return "short"
@@ -188,7 +188,7 @@ async def test_instructions_that_alone_are_too_long_end_with_a_clear_error_after
 
     class Heavy(Sized):
         async def call(self, request: ModelRequest, hear: Any) -> Any:
-            self.usage = Usage(input=5000, output=10)
+            self.usage = Usage(input=5000, output=10) if request.call > 2 else grown(request)
             return await FunctionModel.call(self, request, hear)
 
     model = Heavy(answer)
@@ -196,11 +196,49 @@ async def test_instructions_that_alone_are_too_long_end_with_a_clear_error_after
 
     await tested.run()
 
-    assert tested.root.outcome in {"failed", "completed"}
-    summaries = sum(is_summary(request) for request in model.requests)
-    calls = len(model.requests) - summaries
-    assert summaries <= 2 * calls
+    assert tested.root.outcome == "failed"
+    assert len([end for end in ends(tested) if "result" in end]) == 2
+    assert [event["limit"] for event in tested.events() if event["type"] == "limit_reached"] == ["context"]
     assert not check_stream(tested.outlet.lines)
+
+
+async def test_summaries_that_help_are_no_loop_however_many_they_are(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    # Each batch of results fills the context anew, and each summary makes room for the next.
+    def answer(request: ModelRequest) -> Any:
+        if is_summary(request):
+            return "what happened"
+        calls = [("look", {"path": f"{number}"}) for number in range(2)]
+        return calls if request.call <= 8 else "done"
+
+    model = Sized(answer)
+    tested = tree(model)
+
+    await tested.run()
+
+    assert tested.root.outcome == "completed"
+    assert len([end for end in ends(tested) if "result" in end]) > 2
+
+
+async def test_a_summary_request_that_is_too_large_all_the_same_is_cut_smaller_and_not_sent_twice(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    def answer(request: ModelRequest) -> Any:
+        if is_summary(request):
+            size = len(msgspec.json.encode(request.messages))
+            return ModelFailure(kind="overflow", message="too long") if size > 3500 else "what happened"
+        return [("look", {"path": f"file-{request.call}"})] if request.call <= 16 else "done"
+
+    model = Sized(answer)
+    tested = tree(model, window=4000)
+
+    await tested.run()
+
+    asked = [msgspec.json.encode(request.messages[0].content) for request in model.requests if is_summary(request)]
+    assert tested.root.outcome == "completed"
+    assert len(set(asked)) == len(asked) > 1
+    assert ends(tested)[0]["result"]["summary"].startswith("what happened")
 
 
 async def test_an_abort_during_a_summary_leaves_the_history_and_settles_at_once(

@@ -81,7 +81,7 @@ def model_ended(state: TurnState, mail: ModelEnded, at: float) -> Step:
     effects: list[Effect] = [AppendEntry(MessageEntry(message=mail.message))]
     if state.retry:
         effects.append(PublishEvent(AutoRetryEnd(success=True, attempt=state.retry)))
-    state = state.with_(retry=0, work=None, passes=0)
+    state = state.with_(retry=0, work=None)
     if mail.calls:
         work = state.number + 1
         tools = tuple(OpenCall(call.id, call.name) for call in mail.calls)

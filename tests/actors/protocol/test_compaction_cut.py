@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from actors.protocol.compaction import CompactionPolicy, Cut, choose_cut, summary_windows
 from store.context import build_context, for_model
-from store.entries import CompactionEntry, CustomMessageEntry, Known, MessageEntry, RunSettledEntry
+from store.entries import CompactionEntry, ContextEditEntry, CustomMessageEntry, Known, MessageEntry, RunSettledEntry
 from store.messages import (
     AssistantMessage,
     CompactionSummaryMessage,
@@ -63,6 +63,8 @@ def turns(draw: st.DrawFn, number: int) -> list[Known]:
             said.append(
                 entry(ToolResultMessage(tool_call_id=call.id, tool_name="look", content=(TextContent(text=text),)))
             )
+        if not draw(st.integers(0, 4)):  # other programs write what is said where it was said
+            said.append(CustomMessageEntry(custom_type="note", content=f"meanwhile {number} {call.id}", display=True))
     if draw(st.booleans()):
         said.append(RunSettledEntry(run=number, outcome="completed"))
     return said
@@ -138,6 +140,20 @@ def test_every_further_cut_carries_the_earlier_summary_on_and_goes_forward(
     whole = grown(bodies + [body for more, _ in rounds for body in more])
     rest = sent(tree)
     assert summarised + len(rest) - (summary is not None) == len(sent(whole))
+
+
+def test_what_was_taken_out_of_the_context_is_not_told_to_the_summariser() -> None:
+    tree = grown(
+        [entry(UserMessage(content="the secret")), entry(AssistantMessage(content=(TextContent(text="yes"),)))]
+    )
+    secret = tree.path()[0]
+    add(tree, entry(UserMessage(content="more " * 100)))
+    add(tree, ContextEditEntry(target_id=secret.id, replacement=None))
+
+    cut = choose_cut(tree.path(), 10, 1000)
+
+    assert cut is not None
+    assert [type(message) for message in cut.summarised] == [AssistantMessage]
 
 
 @given(histories)
