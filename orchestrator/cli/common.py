@@ -1,5 +1,6 @@
 """What commands share: the home, sessions by name, the terminal. Imports neither trio nor httpx."""
 
+import errno
 import os
 import shutil
 import sys
@@ -15,7 +16,8 @@ from orchestrator.engine.status import READER_GONE
 from orchestrator.views.rows import AgentRow
 from orchestrator.views.stored import Stored, members
 from orchestrator.views.text import escaped_json, safe_lines
-from store.disk.forest import NoSuchSession, StoredTree, headers, read_header, read_tree, resolve
+from store.disk.catalog import Catalog
+from store.disk.forest import NoSuchSession, StoredTree, headers, read_header, read_tree
 from store.disk.fs import RealFs
 from store.disk.home import Home
 from store.entries import Header
@@ -52,18 +54,25 @@ def known_session(home: Home, name: str) -> Header:
 
     Raises WrongUsage; NotOurs where the journal is there and its header cannot be read.
     """
-    if _is_there(home, name):
-        try:
-            header = read_header(home.fs, home, name)
-        except OSError as error:
-            raise NotOurs(f"session {name} cannot be read: {error}") from error
-        if header is None:
-            raise NotOurs(f"session {name} is damaged: its header cannot be read. Nothing was changed")
-        return header
+    session_id = name if _is_there(home, name) else _id_named(home, name)
     try:
-        return resolve(all_headers(home), name)
+        header = read_header(home.fs, home, session_id)
+    except OSError as error:
+        raise NotOurs(f"session {session_id} cannot be read: {error}") from error
+    if header is None:
+        raise NotOurs(f"session {session_id} is damaged: its header cannot be read. Nothing was changed")
+    return header
+
+
+def _id_named(home: Home, name: str) -> str:
+    """By the catalog: a header says what a session was named at first, not what it is named since."""
+    try:
+        with Catalog.open(home) as catalog:
+            return catalog.named(name).session_id
     except NoSuchSession as error:
         raise WrongUsage(str(error)) from error
+    except OSError as error:
+        raise EngineError(f"{home.sessions}: {error.strerror}") from error
 
 
 def all_headers(home: Home) -> list[Header]:
@@ -152,7 +161,8 @@ def is_ascii() -> bool:
 
 def has_colour() -> bool:
     """Source: https://no-color.org; a dumb terminal has none either."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def coloured(lines: Sequence[str], rows: Sequence[AgentRow]) -> list[str]:
@@ -174,6 +184,7 @@ def _with_state(line: str, row: AgentRow) -> str:
 
 def echo_lines(lines: Iterable[str]) -> None:
     """Print lines that are safe already. What the encoding of stdout lacks becomes `?`."""
+    _fail_if_closed()
     text = "".join(f"{line}\n" for line in lines)
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
@@ -189,10 +200,17 @@ def echo_json(value: Any) -> None:
 
 def write_bytes(data: bytes) -> None:
     """A line of JSON as it is: streams are for programs, and are the same on every terminal."""
+    _fail_if_closed()
     try:
         sys.stdout.buffer.write(data)
     except BrokenPipeError:
         leave()
+
+
+def _fail_if_closed() -> None:
+    """Raises OSError where there was no stdout at the start (`>&-`)."""
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
 def leave() -> NoReturn:

@@ -4,20 +4,20 @@ import os
 import shutil
 import sys
 import time
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
 import click
 
-from orchestrator.cli.common import home_from_env, is_ascii, stored_tree, terminal_width
-from orchestrator.cli.run import show_end, watched
+from orchestrator.cli.common import home_from_env, is_ascii, stored_tree, terminal_width, told
+from orchestrator.cli.run import show_end, watched, work_folder
 from orchestrator.engine.config import Config
-from orchestrator.engine.errors import EngineError
+from orchestrator.engine.errors import NotOurs
 from orchestrator.engine.host import run_job
 from orchestrator.engine.job import Ended, Job
 from orchestrator.engine.models import Models
 from orchestrator.views.rows import tree_rows
-from orchestrator.views.text import sanitize_terminal
 from orchestrator.views.tree_text import tree_text
 from store.disk.home import Home
 from store.ids import short
@@ -27,6 +27,7 @@ SCRIPT = "demo"
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--mode", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output.")
+@told
 def command(mode: str) -> None:
     """Watch a tree of agents survey this folder: no key, no network.
 
@@ -34,28 +35,25 @@ def command(mode: str) -> None:
       sapwood demo
       sapwood demo --mode json | sapwood events validate
     """
-    folder = Path.cwd()
-    try:
-        home = home_from_env()
-        models = Models(Config(), os.environ, folder)
-        models.add_script(SCRIPT, files("orchestrator.cli").joinpath("demo.toml").read_text("utf-8"))
-        job = Job(
-            prompt="What is in this folder?",
-            model=f"scripted/{SCRIPT}",
-            cwd=folder,
-            environ=os.environ,
-            name="demo",
-            has_context_files=False,
-            is_json=mode == "json",
-        )
-        progress = watched(job, is_quiet=False)
-        ended = run_job(job, home, models, progress)
-    except EngineError as error:
-        click.echo(f"sapwood: {sanitize_terminal(str(error))}", err=True)
-        sys.exit(error.status)
+    folder = work_folder(None)
+    home = home_from_env()
+    models = Models(Config(), os.environ, folder)
+    models.add_script(SCRIPT, files("orchestrator.cli").joinpath("demo.toml").read_text("utf-8"))
+    job = Job(
+        prompt="What is in this folder?",
+        model=f"scripted/{SCRIPT}",
+        cwd=folder,
+        environ=os.environ,
+        name="demo",
+        has_context_files=False,
+        is_json=mode == "json",
+    )
+    ended = run_job(job, home, models, watched(job, is_quiet=False))
     show_end(job, ended)
     if not job.is_json:
-        _tell_where(home, ended)
+        # A tree that cannot be read back failed on its disk, which `show_end` has told.
+        with suppress(NotOurs):
+            _tell_where(home, ended)
     sys.exit(ended.status)
 
 

@@ -3,18 +3,22 @@
 import importlib
 import os
 import sys
-from typing import Any
+from typing import NoReturn
 
 import click
 
 from orchestrator import __version__
+from orchestrator.views.text import sanitize_terminal
 
 # Name → (module, short help). Static, so that `--help` imports no command.
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("orchestrator.cli.run", "Run a tree of agents until it is quiet (what sapwood does without a command)."),
     "agents": ("orchestrator.cli.agents", "The agents view: the trees of sessions, one row each."),
     "usage": ("orchestrator.cli.usage", "Own and total tokens and cost, per session of a tree."),
-    "sessions": ("orchestrator.cli.sessions", "Stored sessions: list, show, search, rename, fork, export, import, check, repair …"),
+    "sessions": (
+        "orchestrator.cli.sessions",
+        "Stored sessions: list, show, search, rename, fork, export, import, check, repair …",
+    ),
     "events": ("orchestrator.cli.events", "Event streams: replay a stored tree, validate a stream."),
     "models": ("orchestrator.cli.models", "Models that can be named, with their windows and prices."),
     "demo": ("orchestrator.cli.demo", "A scripted tree on the folder that it is started in: no key, no network."),
@@ -65,15 +69,30 @@ def with_command(arguments: list[str]) -> list[str]:
     return ["run", *arguments]
 
 
-def main(arguments: list[str] | None = None) -> Any:
+def main(arguments: list[str] | None = None) -> NoReturn:
     """Entry point. Exit statuses: see `orchestrator/engine/status.py`."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        return group.main(args=with_command(given), prog_name="sapwood")
-    except BrokenPipeError:
-        # The reader went away (`| head -1`). Python would try to flush once more at exit, and complain.
+        status = group.main(args=with_command(given), prog_name="sapwood", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            sys.exit(130)
+        click.echo("Aborted!", err=True)
+        sys.exit(1)
+    except OSError as error:
+        # Python would flush stdout once more at exit, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(141)
+        if isinstance(error, BrokenPipeError):
+            sys.exit(141)  # the reader went away (`| head -1`)
+        what = "stdout could not be written" if error.filename is None else os.fsdecode(error.filename)
+        click.echo(f"sapwood: {sanitize_terminal(what)}: {error.strerror or error}", err=True)
+        sys.exit(1)
+    sys.exit(status if isinstance(status, int) else 0)
 
 
 if __name__ == "__main__":

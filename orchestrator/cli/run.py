@@ -107,7 +107,7 @@ def command(prompt: tuple[str, ...], **options: Any) -> None:
     hold_standard_descriptors()
     try:
         home = _home(options["session_dir"])
-        folder = _folder(options["cwd"])
+        folder = work_folder(options["cwd"])
         config = load_config(home.config_path, folder)
         models = Models(config, os.environ, folder, options["api_key"])
         job = _job(prompt, options, home, folder, models)
@@ -130,7 +130,7 @@ def _home(session_dir: str | None) -> Home:
     return home if session_dir is None else Home(home.root, Path(session_dir).absolute(), home.fs)
 
 
-def _folder(named: str | None) -> Path:
+def work_folder(named: str | None) -> Path:
     """The folder to work in, from the root down: journals keep it, and the configuration is looked for above it."""
     try:
         folder = Path(os.path.abspath(named or os.getcwd()))

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -498,6 +499,30 @@ def test_a_reader_who_leaves_sees_no_traceback(tmp_path: Path, arguments: tuple[
         os.close(writing)
 
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [*((arguments, where) for arguments in READING for where in ("> /dev/full", ">&-")), (("--help",), "> /dev/full")],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value[:2]),
+)
+def test_a_stdout_that_takes_nothing_is_told_without_a_traceback(
+    tmp_path: Path, arguments: tuple[str, ...], where: str
+) -> None:
+    forest = Forest.at(tmp_path / "home")
+    sample(forest)
+    forest.close()
+
+    done = subprocess.run(
+        ["bash", "-c", f'exec "$@" {where}', "bash", *SAPWOOD, *arguments],
+        env={**os.environ, "SAPWOOD_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+    )
+
+    assert done.returncode == 1
+    assert re.fullmatch(rb"sapwood: stdout could not be written: [^\n]+\n", done.stderr)
 
 
 def test_a_validator_whose_reader_leaves_in_the_middle_sees_no_traceback() -> None:

@@ -1,9 +1,11 @@
 """`sapwood run` as a process: what is on stdout, what is on stderr, with which status it ends."""
 
+import errno
 import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from actors.flusher import Flusher
 from orchestrator.cli.main import main
+from store.disk.fs import RealFs
 from store.repair import runs
 from tests.orchestrator.engine.processes import REPOSITORY, Desk, Done, desk_at, marked_sleep
 
@@ -319,3 +322,32 @@ def test_the_last_answer_is_also_in_the_file_that_was_named(desk: Desk) -> None:
     done = desk.run("-m", model, "-o", "no/such/folder/answer.txt", "hello")
     assert (done.status, done.out) == (1, b"hello\n")
     assert "no/such/folder" in done.err
+
+
+def test_the_demo_on_a_home_that_takes_no_journal_is_told_without_a_traceback(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = RealFs.write
+
+    def refuse_journals(fs: RealFs, fd: int, data: bytes | memoryview) -> int:
+        if b'"type":"session"' in bytes(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(fs, fd, data)
+
+    monkeypatch.setattr(RealFs, "write", refuse_journals)
+
+    done = here("demo")
+
+    assert (done.status, done.out) == (1, b"")
+    assert re.fullmatch(r"sapwood: [^\n]*No space left on device[^\n]*\n", done.err)
+
+
+def test_the_demo_in_a_folder_that_is_gone_says_so(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    line = f"cd gone && rmdir ../gone && exec {sys.executable} -m orchestrator.cli.main demo"
+    env = {**os.environ, "SAPWOOD_HOME": str(tmp_path / "home"), "PYTHONPATH": str(REPOSITORY), "PYTHONSAFEPATH": "1"}
+
+    done = subprocess.run(["bash", "-c", line], env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"sapwood: the folder [^\n]* is not there any more[^\n]*\n", done.stderr)
