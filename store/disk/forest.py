@@ -121,21 +121,3 @@ def tree_ids(all_headers: list[Header]) -> list[str]:
 
 class NoSuchSession(StoreError):
     """No session, or more than one, has that name. The text says which there are."""
-
-
-def resolve(all_headers: list[Header], name: str) -> Header:
-    """The session that `name` names: an id, its unique prefix or suffix, or a session's name (the newest wins among roots)."""
-    exact = [header for header in all_headers if header.id == name]
-    named = [header for header in all_headers if header.name == name]
-    partial = [header for header in all_headers if header.id.startswith(name) or header.id.endswith(name)]
-    if exact:
-        return exact[0]
-    if named:
-        roots = [header for header in named if header.root_session_id is None]
-        return (roots or named)[-1]
-    if len(partial) == 1 and name:
-        return partial[0]
-    if partial and name:
-        some = ", ".join(header.id for header in partial[:5])
-        raise NoSuchSession(f"expected one session for {name!r}, found {len(partial)}: {some}")
-    raise NoSuchSession(f"no session has the id or name {name!r}; `sapwood sessions list` shows those there are")

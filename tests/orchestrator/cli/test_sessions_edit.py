@@ -278,7 +278,9 @@ def test_a_session_is_renamed_and_found_by_its_new_name(forest: Forest, run: Run
     assert told(run("rename", "invoices", "bills", "--json"))["name"] == "bills"
 
     assert run("rename", "invoices", "x").exit_code == 2
-    assert run("tree", "bills").exit_code == 0
+    for command in ("tree", "show", "export", "check"):
+        assert run(command, "bills").exit_code == 0, command
+        assert run(command, "invoices").exit_code == 2, command
     assert run("rename", "bills", "  ").exit_code == 2
     rows = told(run("list", "--all", "--json"))
     assert [row["name"] for row in rows] == ["port-billing", "bills", "tax-rounding", "legacy-shim"]
