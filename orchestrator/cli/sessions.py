@@ -20,6 +20,7 @@ from orchestrator.cli.common import (
 from orchestrator.cli.listed import all_trees, catalog_of
 from orchestrator.cli.sessions_edit import EDIT_COMMANDS
 from orchestrator.cli.sessions_files import FILE_COMMANDS
+from orchestrator.cli.sessions_find import stored
 from orchestrator.views.conversation import conversation, spoken
 from orchestrator.views.rows import AgentRow, tree_rows
 from orchestrator.views.session_text import entry_counts, session_head, session_list
@@ -97,7 +98,7 @@ def list_sessions(is_all: bool, as_json: bool) -> None:
 def show(session: str, count: int, as_json: bool) -> None:
     """Read one session in its tree, print."""
     home = home_from_env()
-    header = known_session(home, session)
+    header = known_session(home, stored(home, session).session_id)
     tree = tree_with(home, header)
     row = next(row for row in tree_rows(tree, time.time()) if row.session_id == header.id)
     node = tree.nodes.get(header.id)

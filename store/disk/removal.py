@@ -128,9 +128,10 @@ def _above(nodes: Mapping[str, Node], session_id: str) -> list[str]:
 
 
 def _taken(home: Home, session_id: str, trash: Trash | None, deleted_at: str) -> list[str]:
-    """Where the files of one session are now; its index is only deleted."""
+    """Where the files of one session are now; an index, or what was left of writing one, is only deleted."""
     journal = home.journal_path(session_id)
-    beside = [home.sessions / name for name in home.fs.listdir(home.sessions) if name.startswith(f"{journal.name}.")]
+    names = home.fs.listdir(home.sessions)
+    beside = [home.sessions / name for name in names if name.startswith(f"{journal.name}.")]
     files = [path for path in (home.artifact_dir(session_id), *beside, journal) if _is_there(home, path)]
     trashed = []
     for path in files:
@@ -140,8 +141,10 @@ def _taken(home: Home, session_id: str, trash: Trash | None, deleted_at: str) ->
             shutil.rmtree(path)
         else:
             home.fs.unlink(path)
-    with suppress(OSError):
-        home.fs.unlink(home.index_path(session_id))
+    for name in names:
+        if name.startswith(home.index_path(session_id).name):
+            with suppress(OSError):
+                home.fs.unlink(home.sessions / name)
     return trashed
 
 

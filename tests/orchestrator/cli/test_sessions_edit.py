@@ -278,6 +278,7 @@ def test_a_session_is_renamed_and_found_by_its_new_name(forest: Forest, run: Run
     assert told(run("rename", "invoices", "bills", "--json"))["name"] == "bills"
 
     assert run("rename", "invoices", "x").exit_code == 2
+    assert "Name:     bills" in run("show", "bills").stdout
     for command in ("tree", "show", "export", "check"):
         assert run(command, "bills").exit_code == 0, command
         assert run(command, "invoices").exit_code == 2, command
@@ -411,6 +412,7 @@ def test_a_tree_is_moved_to_the_trash_and_can_be_put_back(forest: Forest, run: R
     (artifacts / "out.txt").write_text("spilled")
     (root.path.with_name(f"{root.path.name}.torn-1")).write_bytes(b"torn")
     root.path.with_suffix(".idx").write_bytes(b"index")
+    root.path.with_suffix(".idx.4242").write_bytes(b"half an index")
 
     removed = told(run("delete", "port-billing", "--json"))
 
