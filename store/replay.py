@@ -4,7 +4,7 @@ A child's events lie between its `child_spawned` and the `child_settled` of that
 pauses, queues, the order in which parallel tools ended) is not in the journals and so not here.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -88,6 +88,9 @@ class _Player:
     """Plays one journal, run by run."""
 
     node: Node
+    _records: list[Record] = attrs.field(
+        init=False, default=attrs.Factory(lambda self: _children_first(self.node.tree.own_records), takes_self=True)
+    )
     _next: int = 0
     _is_begun: bool = False
     _run: int = 0
@@ -111,7 +114,7 @@ class _Player:
         if not self._is_begun:
             self._is_begun = True
             yield place, self.node.header, self.node.header.timestamp
-        records = self.node.tree.own_records
+        records = self._records
         while self._next < len(records):
             record = records[self._next]
             if run is not None and self._run >= run and not self._is_bookkeeping(record):
@@ -226,6 +229,27 @@ class _Player:
         if self._loop is not None:
             messages, self._loop = self._loop, None
             yield AgentEnd(messages=tuple(messages), will_retry=False)
+
+
+def _children_first(records: Iterable[Record]) -> list[Record]:
+    """The records, with the end of a lost run behind the ends of its children.
+
+    A repair closes the run of a session before it tells what became of those below it; in a stream children end first.
+    """
+    ordered: list[Record] = []
+    lost_at: int | None = None
+    for record in records:
+        if lost_at is not None and record.type == "child_settled":
+            ordered.insert(lost_at, record)
+            lost_at += 1
+            continue
+        if record.type == "run_settled":
+            body = record.body()
+            lost_at = len(ordered) if isinstance(body, RunSettledEntry) and body.outcome == "lost" else None
+        elif record.type != "child_usage_attributed":
+            lost_at = None
+        ordered.append(record)
+    return ordered
 
 
 def _tool_end(result: ToolResultMessage, called_ms: int) -> ToolExecutionEnd:

@@ -264,10 +264,11 @@ class StreamChecker:
 
     def end(self, exit_status: int | None = None) -> list[Finding]:
         """What is open or missing, now that the stream has ended, and whether the exit status agrees."""
+        is_empty = self._line == 0
         self._line = max(self._line, 1)
         if self._root is None:
             if exit_status not in STARTUP_FAILURES:
-                self.say("header", "the stream is empty")
+                self.say("header", "the stream is empty" if is_empty else "no line of the stream is an event")
         else:
             for session in self._sessions.values():
                 if exit_status != READER_LEFT:

@@ -1,5 +1,6 @@
 """`sapwood events`: streams of JSON lines."""
 
+import difflib
 import sys
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -19,6 +20,7 @@ from orchestrator.cli.common import (
 )
 from orchestrator.engine.errors import EngineError, WrongUsage
 from orchestrator.views.text import one_line
+from store.brackets import KNOWN
 from store.dialects import DIALECTS
 from store.replay import replay_lines
 from store.stream import Finding, StreamChecker
@@ -91,6 +93,7 @@ def command() -> None:
 @told
 def show(sessions: tuple[str, ...], types: tuple[str, ...]) -> None:
     """Trees one after the other; a child's name gives what is below it."""
+    _fail_if_unknown(types)
     home = home_from_env()
     chosen = [known_session(home, name) for name in sessions] or [newest_root(home)]
     wanted = {f'{{"type":"{kind}"'.encode() for kind in types}
@@ -99,6 +102,15 @@ def show(sessions: tuple[str, ...], types: tuple[str, ...]) -> None:
         for line in replay_lines(tree.nodes, header.id):
             if not wanted or line[: line.index(b",")] in wanted:
                 write_bytes(line)
+
+
+def _fail_if_unknown(types: tuple[str, ...]) -> None:
+    """Raises WrongUsage: a type that no event has would give nothing, which looks like an answer."""
+    for kind in types:
+        if kind not in KNOWN:
+            near = difflib.get_close_matches(kind, KNOWN, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(KNOWN))}"
+            raise WrongUsage(f"no event has the type {one_line(kind)!r}; {hint}")
 
 
 @command.command(help=VALIDATE_HELP)

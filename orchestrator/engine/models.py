@@ -152,7 +152,8 @@ class Models:
         try:
             text = file.read_text("utf-8")
         except (OSError, ValueError) as error:
-            raise WrongUsage(f"{SCRIPTED}/{model}: expected a script at {file}: {error}") from error
+            why = error.strerror if isinstance(error, OSError) else error
+            raise WrongUsage(f"{SCRIPTED}/{model}: {file} cannot be read: {why}") from error
         self.add_script(model, text)
         return self._made[f"{SCRIPTED}/{model}"]
 

@@ -73,7 +73,9 @@ def _why_lost(stored: Stored, member: Member, read: Digest) -> str:
         return read.last_run.error_message
     if member.node is None:
         return "it was admitted and never began"
-    return f"its host (pid {stored.pid}) ended" if stored.pid is not None else "its host ended"
+    # Where the loss was written down, the process that is known is the one that did so: a later owner.
+    is_its_host = stored.pid is not None and (read.last_run is None or stored.unrepaired)
+    return f"its host (pid {stored.pid}) ended" if is_its_host else "its host ended"
 
 
 def _error(text: str, since: str | None) -> Activity:

@@ -150,6 +150,7 @@ def test_usage_as_csv_has_a_row_per_session_and_model(forest: Forest, run: Run) 
         ("sessions", "show", "nobody"),
         ("sessions", "lost"),
         ("agents", "--what"),
+        ("events", "--type", "klingon"),
         ("events", "validate", "no such file"),
         ("events", "validate", "--dialect", "klingon"),
     ],

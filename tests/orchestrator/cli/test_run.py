@@ -117,7 +117,7 @@ USAGE_ERRORS = {
     "a bad value": (("--max-depth", "many", "go"), "'many' is not a valid integer"),
     "a value out of range": (("--max-live-children", "0", "go"), "0 is not in the range"),
     "a script that is not there": (("-m", "scripted/nowhere.toml", "go"), "nowhere.toml"),
-    "a script that is a folder": (("-m", "scripted/.", "go"), "expected a script at"),
+    "a script that is a folder": (("-m", "scripted/.", "go"), "cannot be read: Is a directory"),
     "an unknown key in a script": (("-m", "scripted/typo.toml", "go"), "unknown field `txt` - at `$.reply[0]`"),
     "a script without replies": (("-m", "scripted/empty.toml", "go"), "reply"),
     "an unknown provider": (("-m", "nobody/model", "go"), "no provider is named 'nobody'"),

@@ -164,6 +164,18 @@ def test_lost_is_lost_also_where_no_repair_was_planned(forest: Forest) -> None:
     assert row.activity.label == "its host (pid 77) ended"
 
 
+def test_a_run_that_was_lost_under_an_earlier_owner_is_not_blamed_on_the_present_one(forest: Forest) -> None:
+    root = forest.root()
+    root.prompt()
+    root.settle("lost")
+    node = Node(root.header, EntryTree.of(list(root.tree.records)))
+
+    [row] = tree_rows(Stored(root.id, {root.id: node}, "dead", pid=77), forest.now)
+
+    assert row.activity is not None
+    assert row.activity.label == "its host ended"
+
+
 def test_an_owner_that_cannot_be_looked_at_leaves_an_open_run_unknown(forest: Forest) -> None:
     root = sample(forest, ends="open")
     forest.owned_elsewhere(root)
