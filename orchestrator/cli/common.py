@@ -84,13 +84,16 @@ def all_headers(home: Home) -> list[Header]:
 
 
 def newest_root(home: Home, cwd: str | None = None) -> Header:
-    """The root that was begun last, in `cwd` if one is given. Raises WrongUsage where there is none."""
-    roots = [header for header in all_headers(home) if header.root_session_id is None]
-    here = [header for header in roots if cwd is None or header.cwd == cwd]
-    if not here:
+    """The root that was written to last, in `cwd` if one is given; archived ones are left out.
+
+    Raises WrongUsage where there is none, NotOurs where its header cannot be read.
+    """
+    with Catalog.open(home) as catalog:
+        recent = [each for each in catalog.sessions(cwd, roots_only=True) if not each.is_archived]
+    if not recent:
         where = f" in {cwd}" if cwd is not None else ""
         raise WrongUsage(f'there is no session{where} yet; begin one: sapwood "What does this project do?"')
-    return here[-1]
+    return known_session(home, recent[0].session_id)
 
 
 def stored_tree(home: Home, root_id: str) -> Stored:
