@@ -189,6 +189,11 @@ class Index:
     def row(self, seq: int) -> Row:
         return Row._make(_ROW.unpack_from(self.data, seq * ROW_BYTES))
 
+    def span(self, seq: int) -> tuple[int, int]:
+        """Offset and length of a line."""
+        offset, _, length, _, _, _ = _ROW.unpack_from(self.data, seq * ROW_BYTES)
+        return offset, length
+
     def find(self, entry: str) -> int | None:
         """The number of the entry with this id; the first of several."""
         return self._number(key_of(entry))
@@ -217,6 +222,10 @@ class Index:
         """The numbers of all entries, in order."""
         codes = self._codes()
         return (seq for seq in range(1, self.count) if codes[seq] != NO_ENTRY)
+
+    def backward(self, end: int) -> Iterator[int]:
+        """The numbers of the entries below `end`, the last first."""
+        return (seq for seq in range(end - 1, NONE, -1) if self.data[seq * ROW_BYTES + _CODE_AT] != NO_ENTRY)
 
     def last_of(self, code: int) -> Iterator[int]:
         """The numbers of the entries of a type, from the last to the first."""

@@ -1,14 +1,15 @@
 """Reading a session's history: each answer is complete, or the limit is named that it would exceed."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
 import attrs
 import msgspec
 
 from store.entries import LabelEntry
-from store.errors import BadRecord, ReadLimit, StoreError
-from store.index import CODES, NONE, Index
-from store.records import Record, read_record
+from store.errors import ReadLimit, StoreError
+from store.index import CODES, NONE, Index, quick_record
+from store.records import Record
 
 
 class ReadLimits(msgspec.Struct, frozen=True):
@@ -72,8 +73,7 @@ class Capture:
 
     def last_entries(self, count: int) -> list[Record]:
         """The last ones of the file, in its order."""
-        numbers = self._numbers()
-        return self._taken(numbers[max(0, len(numbers) - count) :])
+        return self._taken([*islice(self.index.backward(self._count), count)][::-1])
 
     def label(self, entry_id: str) -> str | None:
         """The label that an entry has now."""
@@ -154,13 +154,13 @@ class Capture:
         entries = self.entries + len(fresh)
         if entries > self.limits.entries:
             raise ReadLimit(f"expected at most {self.limits.entries} entries, found {entries}: ask for fewer")
-        source_bytes = self.source_bytes + sum(self.index.row(seq).length for seq in fresh)
+        source_bytes = self.source_bytes + sum(self.index.span(seq)[1] for seq in fresh)
         if source_bytes > self.limits.source_bytes:
             limit = self.limits.source_bytes
             raise ReadLimit(f"expected entries of at most {limit} bytes together, found {source_bytes}: ask for fewer")
         for seq, body in zip(fresh, self.bodies(fresh), strict=True):
-            try:
-                self._known[seq] = read_record(body)
-            except BadRecord as error:
-                raise StoreError(f"record {seq} checks itself and is no entry: {error}") from error
+            record = quick_record(body)
+            if record is None:
+                raise StoreError(f"expected an entry in record {seq}, found {body[:120]!r}")
+            self._known[seq] = record
         self.entries, self.source_bytes = entries, source_bytes

@@ -25,7 +25,7 @@ _MAGIC = b"sapwidx1"
 _HEAD = struct.Struct(f"<8sQQQQQIIIIB{FRAME_BYTES}sI")
 _CRC_BYTES = 4
 _PLAIN, _FLUSHED = 1, 2
-_RUN_BYTES = 4 << 20
+_RUN_BYTES = 256 << 10
 
 
 @attrs.define(eq=False)
@@ -147,33 +147,30 @@ def read_bodies(fs: Fs, fd: int, path: Path, session_id: str, index: Index, numb
     key = seed(session_id)
     found: list[bytes] = []
     for run in _runs(index, numbers):
-        start = index.row(run[0]).offset
-        last = index.row(run[-1])
-        data = read_span(fs, fd, last.offset + last.length - start, start)
-        for seq in run:
-            row = index.row(seq)
-            line = data[row.offset - start : row.offset - start + row.length]
+        start = run[0][1]
+        data = read_span(fs, fd, run[-1][1] + run[-1][2] - start, start)
+        for seq, offset, length in run:
+            line = data[offset - start : offset - start + length]
             frame = check(line, key) if line else None
             if frame is None or frame.seq != seq:
-                place = f"bytes {row.offset} to {row.offset + row.length}"
                 raise JournalDamaged(
-                    f"{path}: expected record {seq} at {place}, found something else. Nothing was changed; "
-                    "`sapwood sessions check` lists what is damaged"
+                    f"{path}: expected record {seq} at bytes {offset} to {offset + length}, found something else. Nothing "
+                    "was changed; `sapwood sessions check` lists what is damaged"
                 )
             found.append(body(line))
     return found
 
 
-def _runs(index: Index, numbers: Iterable[int]) -> Iterable[list[int]]:
-    """`numbers` in order, those that lie one behind the other together."""
-    run: list[int] = []
+def _runs(index: Index, numbers: Iterable[int]) -> Iterable[list[tuple[int, int, int]]]:
+    """Number, offset and length, in order; those that lie one behind the other together."""
+    run: list[tuple[int, int, int]] = []
     size = 0
     for seq in numbers:
-        length = index.row(seq).length
-        if run and (seq != run[-1] + 1 or size + length > _RUN_BYTES):
+        offset, length = index.span(seq)
+        if run and (seq != run[-1][0] + 1 or size + length > _RUN_BYTES):
             yield run
             run, size = [], 0
-        run.append(seq)
+        run.append((seq, offset, length))
         size += length
     if run:
         yield run
