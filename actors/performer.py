@@ -1,6 +1,6 @@
 """Carries out what the turn rules decide, for one incarnation. Nothing here waits: work is started, and comes home as mail."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 import msgspec
@@ -8,6 +8,7 @@ import trio
 
 from actors.directory import Row
 from actors.errands import Errands
+from actors.in_turn import InTurn, in_turns
 from actors.model_call import call_model
 from actors.outbox import Outbox, Written
 from actors.protocol.effects import (
@@ -40,7 +41,7 @@ from actors.protocol.effects import (
     Summarise,
     UseModel,
 )
-from actors.protocol.mail import Abort, Asked, ChildEnded, Directed, LedgerDrained, TimerFired
+from actors.protocol.mail import REVIVING, Abort, Asked, ChildEnded, Directed, LedgerDrained, TimerFired
 from actors.protocol.questions import Admit, MayCall, Question
 from actors.protocol.rules.ending import not_run
 from actors.protocol.tools import (
@@ -64,6 +65,8 @@ from store.messages import AssistantMessage, ToolCall
 from store.repair import SETTLED_TEXT_BYTES, bounded
 from store.size import answered_tokens, context_tokens
 from store.wire import encode
+
+SPAWNS = "spawn_agent"
 
 
 @attrs.define
@@ -218,32 +221,36 @@ class Performer:
         self.row.mailbox.put(Directed(question_id, self.supervisor.consult(question)))
 
     def _start_tools(self, work: int, call_ids: tuple[str, ...]) -> None:
-        runs: list[ToolRun] = []
-        for call_id in call_ids:
-            call = self._calls[call_id]
+        runs: list[tuple[ToolRun, InTurn]] = []
+        calls = [self._calls[call_id] for call_id in call_ids]
+        for call, port in zip(calls, in_turns(self._ask, [call.name == SPAWNS for call in calls]), strict=True):
             bracket = self.outbox.start_tool(call.id, call.name, call.checked_arguments)
-            run = ToolRun(self.supervisor, self.row, self.outbox, self, work, call, bracket, trio.CancelScope())
+            run = ToolRun(self.supervisor, self.row, self.outbox, port, work, call, bracket, trio.CancelScope())
             self._scopes.setdefault(work, []).append(run.scope)
-            runs.append(run)
-        for run in runs:
-            self.nursery.start_soon(self._run_tool, run)
+            runs.append((run, port))
+        for run, port in runs:
+            self.nursery.start_soon(self._run_tool, run, port)
 
-    async def _run_tool(self, run: ToolRun) -> None:
-        signal = await run.run()
+    async def _run_tool(self, run: ToolRun, port: InTurn) -> None:
+        try:
+            signal = await run.run()
+        finally:
+            port.end()
         self.row.mailbox.put(signal)
 
     # What tools ask of the tree
 
-    async def ask(self, request: FamilyRequest | HostRequest) -> FamilyAnswer | HostAnswer:
-        """The port `Family`. What concerns this session's own state goes through its own mailbox."""
+    async def _ask(self, request: FamilyRequest | HostRequest, asked: Callable[[], None]) -> FamilyAnswer | HostAnswer:
+        """What a tool asks. What concerns this session's own state goes through its own mailbox; then `asked` is called."""
         if isinstance(request, HostRequest):
             return await Errands(self.supervisor, self.row, self.outbox, self._asked).run(request)
-        return await self._asked(request)
+        return await self._asked(request, asked)
 
-    async def _asked(self, request: FamilyRequest) -> FamilyAnswer:
+    async def _asked(self, request: FamilyRequest, asked: Callable[[], None] = lambda: None) -> FamilyAnswer:
         ask_id = self.supervisor.next_numbers()
         ask = self._asks[ask_id] = _Ask()
         self.row.mailbox.put(Asked(ask_id, request))
+        asked()
         try:
             await ask.answered.wait()
         finally:
@@ -340,6 +347,9 @@ class Performer:
             bounded(text, SETTLED_TEXT_BYTES),
         )
         self.supervisor.directory.deliver(row.parent, ended)
+        if any(isinstance(letter.mail, REVIVING) for letter in row.mailbox.waiting()):
+            # In the same breath, so that nobody above takes it for quiet in between.
+            self.supervisor.directory.wake(row)
 
     def refuse(self, effect: RefuseMail) -> None:
         """Say that a message was not taken."""
