@@ -13,15 +13,15 @@ from actors.protocol.effects import Effect
 from actors.protocol.limits import recent
 from actors.protocol.mail import Abort, ChildEnded, ChildRested, ChildWoken, Emptied, Mail, Prompt, Stop
 from actors.protocol.questions import Crashed, Escalate
-from actors.protocol.restore import restore
+from actors.protocol.restore import restore, told_ends, unwritten
 from actors.protocol.rules.family import child_settled
 from actors.protocol.state import TurnState
 from actors.session import CLOSING_TRIES, ClosingFailed, SessionLoop, write_pause_s
 from actors.supervisor import Supervisor
-from store.entries import VERSION, Header, ModelChangeEntry, RunSettledEntry
+from store.entries import VERSION, Header, Known, ModelChangeEntry, RunSettledEntry
 from store.errors import JournalPoisoned, StoreError
 from store.events import AgentMessage, AgentSettled, Diagnostic
-from store.repair import SETTLED_TEXT_BYTES, bounded, is_run_open, next_run, runs
+from store.repair import SETTLED_TEXT_BYTES, bounded, children_of, is_run_open, next_run, runs
 from store.times import iso
 from store.tree import EntryTree
 
@@ -215,16 +215,31 @@ class Holder:
 
     def _restored(self, outbox: Outbox, number: int, *, is_restart: bool) -> tuple[TurnState, list[Effect]]:
         row = self.row
-        unheard = {letter.mail.session_id for letter in row.mailbox.waiting() if isinstance(letter.mail, ChildEnded)}
+        if is_restart:
+            self._sort_ends(outbox)
         return restore(
             row.id,
             outbox.tree,
-            [child.id for child in row.children if child.is_running or child.id in unheard],
+            {child.id for child in row.children if child.is_running} | self._unheard(),
             number,
             is_root=row.parent is None,
-            in_hand=self._in_hand.queue if self._in_hand is not None else (),
+            in_hand=self._in_hand,
             told_run=row.runs if is_restart else None,
         )
+
+    def _unheard(self) -> set[str]:
+        """The children whose end lies in the mailbox."""
+        return {letter.mail.session_id for letter in self.row.mailbox.waiting() if isinstance(letter.mail, ChildEnded)}
+
+    def _sort_ends(self, outbox: Outbox) -> None:
+        """After a crash: an end that is in the journal is not heard again, and a child that never began has ended."""
+        records = outbox.tree.own_records
+        told = told_ends(records)
+        self.row.mailbox.discard(lambda mail: isinstance(mail, ChildEnded) and (mail.session_id, mail.run) in told)
+        known = {*self.supervisor.directory.rows, *self._unheard(), *(session for session, _ in told)}
+        for child in children_of(records):
+            if child.child_session_id not in known:
+                self.row.mailbox.put(ChildEnded(child.child_session_id, 1, "lost", None, "it was never started"))
 
     async def _perform(self, performer: Performer, effects: list[Effect]) -> None:
         await self._written(lambda: performer.perform(effects))
@@ -259,12 +274,37 @@ class Holder:
         self._diagnose("session", f"{row.name}: {reason}")
         self._abandon(row)
         if outbox is not None:
-            outbox.close_brackets(reason, is_forced=True)
+            await self._close_brackets(outbox, reason)
             await self._end_children(outbox)
             self._refuse_what_began(outbox)
         self._refuse(letter.mail for letter in row.mailbox.close())
         if row.is_running:
-            self._settle_as_failed(outbox, reason)
+            await self._settle_as_failed(outbox, reason)
+
+    async def _close_brackets(self, outbox: Outbox, reason: str) -> None:
+        try:
+            if not await self._is_written(outbox, lambda: outbox.close_brackets(reason)):
+                outbox.close_brackets(reason, is_forced=True)
+        except Exception as error:
+            self._diagnose("session", f"its brackets could not be closed: {reason_of(error)}")
+
+    async def _close(self, outbox: Outbox, body: Known) -> None:
+        """Write and show; where the journal does not take it, only show, so that the stream comes to its end."""
+        if not await self._is_written(outbox, lambda: outbox.append(body)):
+            outbox.append_or_show(body)
+
+    async def _is_written(self, outbox: Outbox, write: Callable[[], object]) -> bool:
+        """Try it a few times, as the trouble may be over soon. False: the next open says what is missing."""
+        for failures in range(1, CLOSING_TRIES):
+            try:
+                if outbox.journal.is_poisoned:
+                    outbox.journal, outbox.tree = self.supervisor.workshop.open_journal(self.row.id)
+                write()
+                return True
+            except (OSError, StoreError) as error:
+                self.supervisor.failure = str(error)
+                await trio.sleep(write_pause_s(failures))
+        return False
 
     def _abandon(self, row: Row) -> None:
         """Those below that waited for the start of this task will not start."""
@@ -276,17 +316,18 @@ class Holder:
     async def _end_children(self, outbox: Outbox) -> None:
         """Stop what runs below, and hear each end: children settle before their parent."""
         row, directory = self.row, self.supervisor.directory
-        ended = {letter.mail.session_id for letter in row.mailbox.waiting() if isinstance(letter.mail, ChildEnded)}
-        open_ones = {child.id for child in row.children if child.is_running or child.id in ended}
-        for child in open_ones:
-            directory.deliver(directory.rows[child], Stop(PARENT_FAILED))
+        self._sort_ends(outbox)
+        running = [child for child in row.children if child.is_running]
+        open_ones = {child.id for child in running} | self._unheard()
+        for child in running:
+            directory.deliver(child, Stop(PARENT_FAILED))
         while open_ones:
             drained = await row.mailbox.drain()
             self._refuse(letter.mail for letter in (*drained.refused, *drained.letters))
             for letter in drained.letters:
                 match letter.mail:
                     case ChildEnded() as mail:
-                        outbox.append_or_show(child_settled(mail))
+                        await self._close(outbox, child_settled(mail))
                         open_ones.discard(mail.session_id)
                     case ChildRested(session_id):
                         open_ones.discard(session_id)
@@ -296,11 +337,12 @@ class Holder:
 
     def _refuse_what_began(self, outbox: Outbox) -> None:
         """The prompt of a run that never came to its first message."""
-        if self._in_hand is not None and not is_run_open(outbox.tree.own_records):
+        if self._in_hand is not None:
+            records = outbox.tree.own_records
+            run = next_run(records) - (not is_run_open(records))
             self._refuse(
                 Prompt(queued.message_id, queued.content, queued.mode, queued.sender)
-                for queued in self._in_hand.queue
-                if not queued.is_recorded
+                for queued in unwritten(self._in_hand, run)
             )
 
     def _refuse(self, mail: Iterable[Mail]) -> None:
@@ -309,7 +351,7 @@ class Holder:
                 message = AgentMessage(sender=one.sender, to=self.row.name, mode=one.mode, delivery="refused")
                 self.supervisor.sink.publish(self.row.place, message)
 
-    def _settle_as_failed(self, outbox: Outbox | None, reason: str) -> None:
+    async def _settle_as_failed(self, outbox: Outbox | None, reason: str) -> None:
         row, sink = self.row, self.supervisor.sink
         settled = RunSettledEntry(run=row.runs + 1, outcome="failed", error_message=reason)
         text = ""
@@ -318,7 +360,7 @@ class Holder:
             if ended and ended[-1].run > row.runs:
                 settled = ended[-1]  # it had ended, and nobody was told
             else:
-                outbox.append_or_show(settled)
+                await self._close(outbox, settled)
             text = outbox.answer(settled.run)
         else:
             sink.publish(row.place, settled)

@@ -1,7 +1,7 @@
 """A session's one way in."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Self
 
@@ -100,6 +100,10 @@ class Mailbox:
     def waiting(self) -> Sequence[Letter]:
         """What is in it, in the order in which it came. It stays there."""
         return self._letters
+
+    def discard(self, is_it: Callable[[Mail], bool]) -> None:
+        """Take out what nobody is to hear."""
+        self._letters = [letter for letter in self._letters if not is_it(letter.mail)]
 
     @contextmanager
     def until_urgent(self, seconds: float = math.inf) -> Iterator[None]:

@@ -42,6 +42,7 @@ from store.usage import Usage
 from store.wire import encode
 
 _ASSISTANT = b'{"role":"assistant"'
+_TOOL_RESULT = b'{"role":"toolResult"'
 _NOTHING_SAID = msgspec.Raw(encode(AssistantMessage(content=(), stop_reason="aborted")))
 
 
@@ -81,6 +82,7 @@ class Outbox:
     _loop: list[msgspec.Raw] | None = None
     _retry: AutoRetryStart | None = None
     _compaction: CompactionStart | None = None
+    _unshown: list[Draft] = attrs.field(factory=list)
     _is_message_open: bool = False
     _shown_usage: Usage | None = None
 
@@ -105,6 +107,7 @@ class Outbox:
             written.append(Written(record, draft))
         self.journal.append([one.record.raw for one in written])
         self.flusher.note(self.journal)
+        self._unshown += [one.draft for one in written]
         for one in written:
             self.tree.add(one.record)
             usage = billed_usage(one.record)
@@ -129,6 +132,8 @@ class Outbox:
 
     def show(self, draft: Draft) -> None:
         """The events of an entry."""
+        if self._unshown:
+            self._unshown = [other for other in self._unshown if other is not draft]
         body = draft.body
         if isinstance(body, MessageEntry):
             self._show_message(body.message)
@@ -211,7 +216,7 @@ class Outbox:
                 self._turn[0].append(message)
             self.publish(MessageEnd(message_id=self._message_id, message=message))
             return
-        if self._turn is not None and raw.startswith(b'{"role":"toolResult"'):
+        if self._turn is not None and raw.startswith(_TOOL_RESULT):
             self._turn[1].append(message)
         self.publish(MessageStart(message=message))
         self.publish(MessageEnd(message=message))
@@ -253,7 +258,8 @@ class Outbox:
     def end_loop(self, *, will_retry: bool = False) -> None:
         if self._loop is not None:
             messages, self._loop = self._loop, None
-            self.publish(AgentEnd(messages=tuple(messages), will_retry=will_retry))
+            # A list: an empty tuple is the default, which is left out, and consumers count on the member.
+            self.publish(AgentEnd(messages=messages, will_retry=will_retry))  # type: ignore[arg-type]
 
     def settle(self, outcome: str, *, is_aborted: bool) -> None:
         self.publish(AgentSettled(aborted=is_aborted, outcome=outcome))
@@ -268,6 +274,7 @@ class Outbox:
 
         Raises OSError or StoreError with nothing changed. `is_forced`: what the journal does not take is only shown.
         """
+        late = self._show_late()
         bodies: list[Known] = []
         if self.reply is not None:
             message = self.reply.message("error", self.clock.steady_s(), reason)
@@ -293,3 +300,19 @@ class Outbox:
         self.end_loop()
         if self._retry is not None:
             self.show_retry(AutoRetryEnd(success=False, attempt=self._retry.attempt, final_error=reason))
+        for draft in late:
+            self.show(draft)
+
+    def _show_late(self) -> list[Draft]:
+        """Show what was written and not shown, because a bug came between. The end of a run is for later, behind its brackets."""
+        late, self._unshown = self._unshown, []
+        for draft in late:
+            body = draft.body
+            raw = bytes(body.message) if isinstance(body, MessageEntry) else b""
+            if self._loop is None and isinstance(body, MessageEntry | CustomMessageEntry):
+                self.start_loop()
+            if self._turn is None and raw.startswith((_ASSISTANT, _TOOL_RESULT)):
+                self.start_turn()
+            if not isinstance(body, RunSettledEntry):
+                self.show(draft)
+        return [draft for draft in late if isinstance(draft.body, RunSettledEntry)]

@@ -25,13 +25,13 @@ def restore(
     number: int,
     *,
     is_root: bool,
-    in_hand: Iterable[Queued] = (),
+    in_hand: TurnState | None = None,
     told_run: int | None = None,
 ) -> Step:
     """The state at the end of the journal, and what must be done first.
 
     `live`: children with an open run, or whose end lies unheard in the mailbox. `number`: ids below were given out before,
-    so late signals of an earlier life match nothing. `in_hand`: what an earlier life had heard when it crashed.
+    so late signals of an earlier life match nothing. `in_hand`: the state of an earlier life when it crashed.
     `told_run`: the last run whose end was told; None: the last of the journal.
     A call without a result gets an error result; mail and notices that no message delivers wait again; an open run goes on,
     but for one that was being aborted.
@@ -51,22 +51,28 @@ def restore(
             is_aborted = last.outcome == "aborted"
             effects.append(SettleRun(last.run, last.outcome, is_aborted, last.stop_reason, last.error_message))  # type: ignore[arg-type]
     told = delivered(records)
-    # What began a run was not written before its run: if one is open, it is in there.
-    unwritten = () if is_open else tuple(queued for queued in in_hand if not queued.is_recorded)
+    run = next_run(records) if is_open else next_run(records) - 1
+    begins = unwritten(in_hand, run) if in_hand is not None else ()
     state = TurnState(
         session_id=session_id,
         is_root=is_root,
         phase="ready" if is_open else "idle",
-        run=next_run(records) if is_open else next_run(records) - 1,
+        run=run,
         call=_calls(records),
         number=number,
         kin=tuple(Kin(child.child_session_id, child.name, child.child_session_id in running) for child in children),
         notices=_notices(records, {child.child_session_id: child.name for child in children}, told),
-        queue=(*_mail(records, told), *unwritten),
-        is_woken=bool(unwritten),
+        queue=(*_mail(records, told), *begins),
+        is_woken=bool(begins),
         paused_until=_paused_until(records),
     )
     return (_open_run(state, path, bool(dangling)) if is_open else state), effects
+
+
+def unwritten(in_hand: TurnState, run: int) -> tuple[Queued, ...]:
+    """What was heard to begin a run that the journal does not know: with its run it would have been written."""
+    its_run = in_hand.run + (in_hand.phase == "idle")
+    return tuple(queued for queued in in_hand.queue if not queued.is_recorded) if run < its_run else ()
 
 
 def _open_run(state: TurnState, path: list[Record], has_dangling: bool) -> TurnState:
@@ -128,6 +134,12 @@ def _paused_until(records: list[Record]) -> float:
         if record.type == "message" and (answer := last_assistant([record])) and answer.stop_reason != "error":
             return 0.0
     return 0.0
+
+
+def told_ends(records: list[Record]) -> set[tuple[str, int]]:
+    """The ends of children that the journal has: (child, run)."""
+    bodies = (record.body() for record in records if record.type == "child_settled")
+    return {(body.child_session_id, body.run) for body in bodies if isinstance(body, ChildSettledEntry)}
 
 
 def _notices(records: list[Record], names: dict[str, str], told: set[str]) -> tuple[Notice, ...]:

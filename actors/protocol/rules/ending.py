@@ -91,7 +91,8 @@ def _settle(state: TurnState) -> Step:
         is_aborted=False,
         ending=None,
     )
-    return state, effects
+    # In the same breath, so that nobody above takes it for quiet in between.
+    return state, [*effects, ReportRunning()] if state.will_run else effects
 
 
 def abort(state: TurnState, mail: Abort | Stop, at: float) -> Step:
