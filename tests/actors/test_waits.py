@@ -215,7 +215,7 @@ async def test_32_children_that_end_while_their_parent_is_busy_all_arrive_with_t
     names = [f"c{number}" for number in range(32)]
     tree = stage(
         {"root": [spawn(*names), pausing(60.0, use("quick")), "all heard"]}
-        | {name: [f"answer of {name}."] for name in names},
+        | {name: [pausing(5.0, f"answer of {name}.")] for name in names},
         tool("quick", saying("quick")),
     )
 

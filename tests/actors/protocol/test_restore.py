@@ -11,7 +11,7 @@ from actors.protocol.effects import AppendEntry, Effect, SettleRun
 from actors.protocol.mail import Emptied
 from actors.protocol.restore import delivered, restore
 from actors.protocol.rules.calling import CUT_AT_LIMIT
-from actors.protocol.state import Queued, TurnState
+from actors.protocol.state import Phase, Queued, TurnState
 from store.context import INTERRUPTED, build_context, dangling_calls, for_model
 from store.entries import (
     ChildSettledEntry,
@@ -230,21 +230,30 @@ def test_notices_of_each_run_of_a_child_wait_for_themselves() -> None:
 
 
 def test_what_was_heard_and_not_written_when_a_session_crashed_begins_its_run_again() -> None:
-    in_hand = (Queued("m1", "prompt", "user", "m1", False), Queued("m2", "steer", "user", "m2", True))
+    queue = (Queued("m1", "prompt", "user", "m1", False), Queued("m2", "steer", "user", "m2", True))
     before = journal(ASKED, answer("done"), DONE, mail("m2"))
 
-    state, _ = restored(before, in_hand=in_hand)
+    for in_hand in (hand(queue, "idle", 1), hand(queue, "asking", 2)):
+        state, _ = restored(before, in_hand=in_hand)
 
-    assert [queued.message_id for queued in state.queue] == ["m2", "m1"]
-    assert state.will_run
+        assert [queued.message_id for queued in state.queue] == ["m2", "m1"]
+        assert state.will_run
+
+
+def hand(queue: tuple[Queued, ...], phase: Phase, run: int) -> TurnState:
+    return TurnState("session-1", phase=phase, run=run, queue=queue, is_woken=True)
 
 
 def test_what_began_a_run_that_is_in_the_journal_does_not_begin_it_twice() -> None:
-    in_hand = (Queued("m1", "prompt", "user", "m1", False),)
+    queue = (Queued("m1", "prompt", "user", "m1", False),)
+    open_run = [user_text("m1", 1)]
+    ended = [*open_run, RunSettledEntry(run=1, outcome="aborted")]
 
-    state, _ = restored(journal(user_text("m1", 1)), in_hand=in_hand)
+    for bodies in (open_run, ended):
+        for in_hand in (hand(queue, "idle", 0), hand(queue, "asking", 1)):
+            state, _ = restored(journal(*bodies), in_hand=in_hand)
 
-    assert state.queue == ()
+            assert state.queue == ()
 
 
 def test_an_end_that_was_written_and_not_told_is_told() -> None:
