@@ -85,6 +85,17 @@ _limits = _options(
         help="So many children work at the same time; the others wait.",
     ),
     click.option("--max-turns", type=click.IntRange(1), envvar="SAPWOOD_MAX_TURNS", help="Model calls of the tree."),
+    click.option(
+        "--max-cost",
+        "--max-budget-usd",
+        type=click.FloatRange(0, min_open=True),
+        envvar="SAPWOOD_MAX_COST",
+        help="Dollars for the tree; no call is begun once they are spent.",
+    ),
+    click.option("--max-tokens", type=click.IntRange(1), envvar="SAPWOOD_MAX_TOKENS", help="Tokens for the tree."),
+    click.option(
+        "--timeout", type=click.FloatRange(0, min_open=True), envvar="SAPWOOD_TIMEOUT", help="Seconds for this run."
+    ),
 )
 
 
@@ -163,6 +174,8 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
         compaction=config.compaction,
         fallback_model=options["fallback_model"],
         waits_for_reset=options["wait_for_reset"],
+        budgets={name: options[name] for name in ("max_cost", "max_tokens") if options[name] is not None},
+        timeout_s=options["timeout"],
         session=stored,
         fork=known_session(home, options["fork"]).id if options["fork"] is not None else None,
         name=readable(options["name"]) if options["name"] else None,

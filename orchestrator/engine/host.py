@@ -8,7 +8,7 @@ import trio
 
 from actors.clock import Clock
 from actors.flusher import Flusher
-from actors.protocol.mail import Prompt, Stop
+from actors.protocol.mail import Abort, Prompt, Stop
 from actors.protocol.model import Model, ModelInfo
 from actors.protocol.supervision import Member, TreeState
 from actors.sink import Sink
@@ -114,6 +114,12 @@ class Host:
         )
         tree = Tree.of(self._workshop(ground), state, sink, self.flusher, self.clock, self.job.name or UNNAMED)
         tree.root.tools, tree.root.thinking = self.job.tools, self.job.thinking
+        tree.root.limits = dict(self.job.budgets)
+        if "max_cost" in self.job.budgets and self.models.get(model)[1].price is None:
+            raise WrongUsage(
+                f"--max-cost cannot be kept: the price of {model} is not known. Give it a `cost` in the configuration, "
+                "or use --max-tokens"
+            )
         self.models.notice = lambda session, text: self._notice(tree, session, text)
         if node is not None:
             plant(tree, ground.nodes, tree.root.name)
@@ -184,6 +190,8 @@ class Host:
                     if self.watching is not None:
                         tree.supervisor.sink.watchers.append(self.watching.take)
                         outer.start_soon(self.watching.run)
+                    if self.job.timeout_s is not None:
+                        outer.start_soon(self._expire, tree, self.job.timeout_s)
                     tree.root.outcome = ""
                     if self._signal is None:
                         await tree.run(Prompt(f"prompt:{unix_ms(self.clock.now())}", self.job.prompt))
@@ -219,6 +227,11 @@ class Host:
         """Why the root's run ended as it did: also where its journal does not take that any more."""
         if place.parent_id is None and isinstance(event, RunSettledEntry):
             self._settled = event
+
+    async def _expire(self, tree: Tree, timeout_s: float) -> None:
+        """The time of the run is over: it ends as timed out, with all below it."""
+        await trio.sleep(timeout_s)
+        tree.tell(Abort(f"the time of {timeout_s:g} s is over; raise it with --timeout", "timed_out"))
 
     def _reader_gone(self, error: OSError) -> None:
         self._gone = error

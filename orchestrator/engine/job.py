@@ -19,6 +19,7 @@ DURABILITY: tuple[str, ...] = get_args(Durability)
 class Job:
     """`session`: a stored session to go on with; `fork`: one to copy and go on with the copy; neither: a new one.
 
+    `budgets`: `max_cost` in dollars and `max_tokens` for the whole tree, `timeout_s` for this run of it.
     `model` None with a stored session: the one that it had. `tools` None: all. `is_kept` False: nothing is written to disk.
     """
 
@@ -31,6 +32,8 @@ class Job:
     compaction: CompactionPolicy = attrs.field(factory=CompactionPolicy)
     fallback_model: str | None = None
     waits_for_reset: bool = False
+    budgets: Mapping[str, float] = attrs.field(factory=dict)
+    timeout_s: float | None = None
     session: str | None = None
     fork: str | None = None
     name: str | None = None
