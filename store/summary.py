@@ -8,7 +8,7 @@ from store.usage import NOTHING, Spend
 LINE_CHARS = 200
 
 
-class Summary(msgspec.Struct, kw_only=True):
+class Summary(msgspec.Struct):
     """One session. `origin`: of which it is a fork; its own counts begin behind what it copied, but for `messages`.
 
     children    ids of those that it spawned, in that order
@@ -47,9 +47,9 @@ class Summary(msgspec.Struct, kw_only=True):
     model: str | None = None
     context_tokens: int | None = None
     queued: int = 0
+    trouble: str = ""
     own: Spend = NOTHING
     total: Spend = NOTHING
-    trouble: str = ""
 
 
 class Rest(msgspec.Struct, kw_only=True):

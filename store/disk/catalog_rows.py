@@ -13,6 +13,7 @@ from store.usage import Spend
 
 _SPENDS = ("own", "total")
 _COUNTS = tuple(field for field in Spend.__struct_fields__ if field != "unpriced")
+# Summary and Spend are made from their values in this order: the plain ones first.
 _PLAIN = tuple(field for field in Summary.__struct_fields__ if field not in _SPENDS)
 _FILE = ("inode", "size", "mtime_ns", "good_bytes", "next_seq", "epoch", "durable", "last_frame", "inherited", "rest")
 # SQLite notices a torn page, not a flipped bit: each row says what it was.
@@ -71,11 +72,11 @@ def summary_of(row: tuple[Any, ...]) -> Summary:
     shown = row[: _END - 1]
     if _crc(shown) != row[_END - 1]:
         raise ValueError(f"expected the row that was written for session {row[0]!r}, found another one")
-    members = dict(zip(_PLAIN, shown, strict=False))
-    members["children"] = msgspec.json.decode(members["children"], type=tuple[str, ...]) if members["children"] else ()
-    found = Summary(**members)
+    values: list[Any] = [*shown[:_OWN], _spend_of(shown[_OWN:_TOTAL]), _spend_of(shown[_TOTAL:])]
+    found = Summary(*values)
     found.is_archived, found.is_open = bool(found.is_archived), bool(found.is_open)
-    found.own, found.total = _spend_of(shown[_OWN:_TOTAL]), _spend_of(shown[_TOTAL:])
+    children: Any = found.children
+    found.children = msgspec.json.decode(children, type=tuple[str, ...]) if children else ()
     return found
 
 
@@ -118,5 +119,5 @@ def _spend_values(spend: Spend) -> list[Any]:
 
 def _spend_of(values: tuple[Any, ...]) -> Spend:
     *counts, unpriced = values
-    priced = dict(zip(_COUNTS, map(int, counts), strict=True))
-    return Spend(**priced, unpriced=frozenset(msgspec.json.decode(unpriced)) if unpriced else frozenset())
+    found = map(int, counts)
+    return Spend(*found, frozenset(msgspec.json.decode(unpriced)) if unpriced else frozenset())  # type: ignore
