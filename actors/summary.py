@@ -1,16 +1,18 @@
 """One compaction: where to cut, the calls to the summariser, one signal at the end. The history is touched by nobody here."""
 
 import random
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import attrs
 import trio
 
+from actors.clock import Clock
 from actors.model_call import admitted_call
-from actors.protocol.compaction import SUMMARISER, Cut, choose_cut, summary_prompt, summary_windows
+from actors.protocol.compaction import SUMMARISER, CompactionPolicy, Cut, choose_cut, summary_prompt, summary_windows
 from actors.protocol.mail import Summarised, SummaryFailed
-from actors.protocol.model import Chunk, ModelFailure, ModelRequest, ReplyEnd
-from actors.protocol.retry import retry_delay
+from actors.protocol.model import Chunk, Hear, ModelFailure, ModelInfo, ModelRequest, ReplyEnd
+from actors.protocol.retry import RetryPolicy, retry_delay
 from actors.reply import Reply
 from store.entries import CompactionEntry, UsageEntry
 from store.messages import user_text
@@ -28,52 +30,29 @@ _SHRINKING = (1, 4, 16)
 
 
 @attrs.define
-class Summary:
-    """`scope` cancels it; the signal is sent all the same, with what the calls were billed."""
+class Summariser:
+    """Asks a model for a summary. `call` makes one call; `spent` is what all calls were billed, also those that came to nothing."""
 
-    supervisor: "Supervisor"
-    row: "Row"
-    outbox: "Outbox"
-    work: int
-    instructions: str | None
-    scope: trio.CancelScope
-    _spent: Spend = NOTHING
+    info: ModelInfo
+    session: tuple[str, str, int]
+    """Id, name and depth of the session that it is for."""
+    call: Callable[[ModelRequest, Hear], Awaitable[ReplyEnd | ModelFailure]]
+    clock: Clock
+    policy: CompactionPolicy
+    retry: RetryPolicy
+    instructions: str | None = None
+    spent: Spend = NOTHING
 
-    async def run(self) -> Summarised | SummaryFailed:
-        cut: Cut | None = None
-        text: str | None = None
-        reason = "the summary was aborted"
-        with self.scope:
-            cut = self._cut()
-            if cut is None:
-                reason = "there is nothing to summarise: what is recent alone fills the context"
-            else:
-                text, reason = await self._text(cut)
-        if cut is None or text is None:
-            return SummaryFailed(self.work, reason, self._billed(), self.scope.cancelled_caught)
-        return Summarised(self.work, self._entry(cut, text))
-
-    def _cut(self) -> Cut | None:
-        policy, window = self.supervisor.state.compaction, self._window
-        path = self.outbox.tree.path()
-        tokens = context_tokens(path) or 0
-        # Without a known window somebody asked for it, or the provider refused: keep a third of what there is.
-        keep = policy.keep(window) if window else tokens // 3
-        return choose_cut(path, keep, tokens)
-
-    @property
-    def _window(self) -> int:
-        return self.supervisor.workshop.model(self.row.model)[1].context_window
-
-    async def _text(self, cut: Cut) -> tuple[str | None, str]:
+    async def text(self, cut: Cut) -> tuple[str | None, str]:
         """The summary, or None and why there is none. A conversation that is too long for one request is folded in pieces.
 
         What the provider does not take is cut smaller, never sent twice.
         """
-        reserve = self.supervisor.state.compaction.reserve(self._window)
+        window = self.info.context_window
         pieces: list[str] = []
+        text, reason = None, "there is nothing to summarise"
         for shrunk in _SHRINKING:
-            smaller = summary_windows(cut, self._window, reserve, shrunk)
+            smaller = summary_windows(cut, window, self.policy.reserve(window), shrunk)
             if smaller == pieces:
                 continue
             pieces = smaller
@@ -103,21 +82,20 @@ class Summary:
                     return None, f"the summary was cut: {end.raw or end.stop_reason}", False
                 return (text, "", False) if text.strip() else (None, "the summary is blank", False)
             retry += 1
-            delay = retry_delay(self.supervisor.state.retry, retry, end, random.random())
+            delay = retry_delay(self.retry, retry, end, random.random())
             if delay is None:
                 return None, end.message, end.kind == "overflow"
             await trio.sleep(delay)
 
     async def _called(self, prompt: str) -> tuple[ReplyEnd | ModelFailure, str]:
-        model, info = self.supervisor.workshop.model(self.row.model)
-        clock = self.supervisor.clock
-        reply = Reply(info, unix_ms(clock.now()), clock.steady_s())
+        reply = Reply(self.info, unix_ms(self.clock.now()), self.clock.steady_s())
+        session_id, name, depth = self.session
         request = ModelRequest(
-            session_id=self.row.id,
-            session_name=self.row.name,
-            depth=self.row.place.depth,
+            session_id=session_id,
+            session_name=name,
+            depth=depth,
             call=0,
-            model=info,
+            model=self.info,
             messages=(user_text(prompt, reply.timestamp),),
             system=SUMMARISER,
         )
@@ -126,27 +104,82 @@ class Summary:
             reply.take(chunk)
 
         try:
-            end = await admitted_call(self.supervisor, self.row, model, request, hear)
+            end = await self.call(request, hear)
         finally:
             # Also what an aborted call has reported so far was spent.
-            self._spent = self._spent + spend_of(reply.usage)
-        return end, reply.message("stop", clock.steady_s()).text
+            self.spent = self.spent + spend_of(reply.usage)
+        return end, reply.message("stop", self.clock.steady_s()).text
 
-    def _billed(self) -> UsageEntry | None:
-        if self._spent == NOTHING:
+    def billed(self, kind: str) -> UsageEntry | None:
+        """The entry that bills calls which left no summary."""
+        if self.spent == NOTHING:
             return None
-        _, info = self.supervisor.workshop.model(self.row.model)
-        return UsageEntry(kind="compaction", provider=info.provider, model=info.id, usage=usage_of(self._spent))
+        return UsageEntry(kind=kind, provider=self.info.provider, model=self.info.id, usage=usage_of(self.spent))
 
-    def _entry(self, cut: Cut, text: str) -> CompactionEntry:
+
+@attrs.define
+class Summary:
+    """One compaction of a session. `scope` cancels it; the signal is sent all the same, with what the calls were billed."""
+
+    supervisor: "Supervisor"
+    row: "Row"
+    outbox: "Outbox"
+    work: int
+    instructions: str | None
+    scope: trio.CancelScope
+
+    async def run(self) -> Summarised | SummaryFailed:
+        cut: Cut | None = None
+        text: str | None = None
+        reason = "the summary was aborted"
+        summariser = self._summariser()
+        with self.scope:
+            cut = self._cut(summariser.info.context_window)
+            if cut is None:
+                reason = "there is nothing to summarise: what is recent alone fills the context"
+            else:
+                text, reason = await summariser.text(cut)
+        if cut is None or text is None:
+            return SummaryFailed(self.work, reason, summariser.billed("compaction"), self.scope.cancelled_caught)
+        return Summarised(self.work, self._entry(cut, text, summariser.spent))
+
+    def _summariser(self) -> Summariser:
+        supervisor, row = self.supervisor, self.row
+        model, info = supervisor.workshop.model(row.model)
+
+        async def call(request: ModelRequest, hear: Hear) -> ReplyEnd | ModelFailure:
+            return await admitted_call(supervisor, row, model, request, hear)
+
+        session = (row.id, row.name, row.place.depth)
+        state = supervisor.state
+        return Summariser(info, session, call, supervisor.clock, state.compaction, state.retry, self.instructions)
+
+    def _cut(self, window: int) -> Cut | None:
+        path = self.outbox.tree.path()
+        tokens = context_tokens(path) or 0
+        # Without a known window somebody asked for it, or the provider refused: keep a third of what there is.
+        keep = self.supervisor.state.compaction.keep(window) if window else tokens // 3
+        return choose_cut(path, keep, tokens)
+
+    def _entry(self, cut: Cut, text: str, spent: Spend) -> CompactionEntry:
         return CompactionEntry(
-            summary=text.strip() + _file_lines(cut),
+            summary=with_files(text, cut),
             first_kept_entry_id=cut.first_kept_entry_id,
             tokens_before=cut.tokens_before,
-            details={"readFiles": list(cut.read_files), "modifiedFiles": list(cut.modified_files)},
-            usage=usage_of(self._spent),
+            details=details_of(cut),
+            usage=usage_of(spent),
             custom_instructions=self.instructions,
         )
+
+
+def details_of(cut: Cut) -> dict[str, list[str]]:
+    """The files that were read and modified in what a summary stands for."""
+    return {"readFiles": list(cut.read_files), "modifiedFiles": list(cut.modified_files)}
+
+
+def with_files(text: str, cut: Cut) -> str:
+    """The summary with its files named, as the model is told it."""
+    return text.strip() + _file_lines(cut)
 
 
 def _file_lines(cut: Cut) -> str:

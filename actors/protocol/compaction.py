@@ -90,6 +90,15 @@ def choose_cut(path: Sequence[Record], keep_tokens: int, tokens_before: int) -> 
     )
 
 
+def branch_cut(left: Sequence[Record], tokens: int) -> Cut | None:
+    """A branch that is left, behind what it shares with the one that is gone on with; None where nothing was said on it."""
+    summarised = for_model(build_context([record for record in left if record.type != "compaction"]).messages)
+    if not summarised:
+        return None
+    read, modified = _files(summarised, None)
+    return Cut(left[0].id, tokens, summarised, read_files=read, modified_files=modified)
+
+
 def _begin(path: Sequence[Record]) -> tuple[int, CompactionEntry | None]:
     """The first record that is not summarised yet, and the compaction before it."""
     for place in range(len(path) - 1, -1, -1):
