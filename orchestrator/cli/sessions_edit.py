@@ -148,20 +148,48 @@ def fork_command(session: str, entry: str | None, name: str | None, cwd: Path | 
     _tell(as_json, row, f"{header.id}   go on with it: sapwood run -r {short(header.id)}")
 
 
+def _branch_summarised(home: Home, manager: SessionManager, target: str | None) -> None:
+    """Imported here: the other commands need no model."""
+    from orchestrator.engine.branching import NoSummary, summarised_branch
+    from orchestrator.engine.config import load_config
+    from orchestrator.engine.models import Models
+
+    folder = Path(manager.cwd)
+    config = load_config(home.config_path, folder)
+    current = manager.read_branch()
+    kept = [] if target is None else manager.read_branch(target)
+    session = (manager.id, manager.name or "root")
+    models = Models(config, os.environ, folder)
+    try:
+        told = summarised_branch(current, kept, models, session, config.compaction, config.retry)
+    except NoSummary as error:
+        if error.billed is not None:
+            manager.append_batch([error.billed])
+        raise
+    manager.branch_with_summary(target, told.text, told.details, usage=told.usage)
+
+
 @click.command("branch", help=BRANCH_HELP, context_settings=HELP_OPTIONS)
 @click.argument("session")
 @click.argument("entry")
 @click.option("--summary", metavar="TEXT", help="What the model is told of the branch that is left.")
+@click.option(
+    "--summarize", is_flag=True, help="Let the session's model say what the branch held; that call is billed."
+)
 @AS_JSON
 @told
-def branch_command(session: str, entry: str, summary: str | None, as_json: bool) -> None:
+def branch_command(session: str, entry: str, summary: str | None, summarize: bool, as_json: bool) -> None:
     """Move the leaf."""
+    if summary and summarize:
+        raise WrongUsage("expected --summary TEXT or --summarize, not both")
     home = home_from_env()
     found = stored(home, session)
     with opened(home, found.session_id) as manager:
         with manager.captured(TREE_LIMITS) as capture:
             target = None if entry == _ROOT else entry_named(capture, entry)
-        if summary:
+        if summarize:
+            _branch_summarised(home, manager, target)
+        elif summary:
             manager.branch_with_summary(target, summary)
         else:
             manager.branch_to(target)
