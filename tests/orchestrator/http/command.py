@@ -136,6 +136,12 @@ class Desk:
     def store(self) -> Home:
         return Home(self.home, self.home / "sessions", RealFs())
 
+    def files(self) -> list[Path]:
+        """What the home keeps, without the catalog: an index of it that any command may build anew."""
+        return sorted(
+            path for path in self.home.rglob("*") if path.is_file() and not path.name.startswith("catalog.db")
+        )
+
     def stored(self, root_id: str) -> StoredTree:
         """The tree as a process that comes later reads it."""
         return read_tree(RealFs(), self.store, root_id)

@@ -192,14 +192,14 @@ async def test_what_names_no_one_session_is_status_2_and_starts_none(desk: Desk)
             "a path that leads elsewhere": (["-r", "../../etc/passwd"], "passwd"),
             "another folder's": (["-C", "/", "-c"], "no session"),
         }
-        before = sorted(desk.home.rglob("*"))
+        before = desk.files()
         for name, (arguments, text) in cases.items():
             done = await desk.run(*arguments, "go on")
             assert (name, done.status, done.stdout) == (name, 2, b"")
             assert text in done.stderr
 
     assert len(server.asked) == asked
-    assert sorted(desk.home.rglob("*")) == before
+    assert desk.files() == before
 
 
 async def test_a_session_that_another_process_works_on_is_status_4_and_that_one_goes_on(desk: Desk) -> None:

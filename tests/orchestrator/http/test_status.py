@@ -234,7 +234,7 @@ async def test_wrong_usage_is_status_2_before_any_header_and_leaves_nothing_behi
             done = await desk.run("--mode", "json", *case[0], environ=case[1])
             assert (done.status, done.stdout) == (2, b"")
             assert "Traceback" not in done.stderr
-            assert [path.name for path in desk.home.rglob("*") if path.is_file()] == ["config.toml"]
+            assert [path.name for path in desk.files()] == ["config.toml"]
             return [text for text in case[2] if text not in done.stderr]
 
         assert await each(desk, WRONG, unsaid) == {name: [] for name in WRONG}
