@@ -77,12 +77,12 @@ def on_a_bad_day(tree: Bench, day: BadDay) -> Bench:
     return tree
 
 
-async def play(part: Part, day: BadDay, mails: list[tuple[float, int, Mail]]) -> Bench:
+async def play(part: Part, day: BadDay, limits: Limits, mails: list[tuple[float, int, Mail]]) -> Bench:
     tree = on_a_bad_day(
         stage(
             Player({"root": part}),
             tool("quick", saying("quick")),
-            limits=Limits(max_depth=3, max_children=200, max_live_children=3),
+            limits=limits,
             retry=RetryPolicy(max_retries=2),
         ),
         day,
@@ -189,14 +189,27 @@ def random_part(random: Random, depth: int, size: list[int]) -> Part:
     return Part(tuple(says))
 
 
-@given(st.integers(0, 8), seeds, chances, chances, chances, mails)
+limits = st.builds(
+    Limits, st.sampled_from([1, 3]), st.sampled_from([1, 3]), st.sampled_from([2, 200]), st.sampled_from([None, 6, 25])
+)
+
+
+@given(st.integers(0, 8), seeds, limits, chances, chances, chances, mails)
 @settings(max_examples=200, deadline=None)
 def test_on_a_bad_day_every_promise_is_kept(
-    size: int, seed: int, bug: float, full: float, flush: float, sent: list[tuple[float, int, Mail]]
+    size: int,
+    seed: int,
+    limit: Limits,
+    bug: float,
+    full: float,
+    flush: float,
+    sent: list[tuple[float, int, Mail]],
 ) -> None:
     random = Random(seed)
     part = random_part(random, 0, [size])
 
-    tree = trio.run(play, part, BadDay(random, bug, full, flush), sent, clock=MockClock(autojump_threshold=0))
+    day = BadDay(random, bug, full, flush)
+
+    tree = trio.run(play, part, day, limit, sent, clock=MockClock(autojump_threshold=0))
 
     assert_promises(tree)
