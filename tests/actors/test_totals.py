@@ -24,6 +24,7 @@ from actors.protocol.model import (
 from actors.protocol.retry import RetryPolicy
 from actors.testing import ROOT
 from store.attribution import account
+from store.events import Event, Place
 from store.repair import repair_plan
 from store.usage import Usage
 from store.wire import encode
@@ -133,6 +134,14 @@ async def play(part: Part, disturbed: list[Disturbance]) -> Bench:
         limits=Limits(max_depth=3, max_children=200, max_live_children=3),
         retry=RetryPolicy(max_retries=2),
     )
+    seen: dict[str, int] = {}
+
+    def never_less(place: Place, event: Event, at: float) -> None:
+        for one in rows(tree):
+            assert one.total.total_pico >= seen.get(one.id, 0), f"the total of {one.name} fell"
+            seen[one.id] = one.total.total_pico
+
+    tree.tree.supervisor.sink.watchers.append(never_less)
     with trio.fail_after(24 * HOUR_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(tree.run)
