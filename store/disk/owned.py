@@ -34,11 +34,19 @@ class OwnedSource:
 
     @classmethod
     def create(cls, home: Home, header: Header, records: Sequence[Record], lock: TreeLock) -> "OwnedSource":
-        """A new session that begins with these records, all of them or no file. Raises as `Journal.create` and `append`."""
+        """A new session that begins with these records, all of them or no file.
+
+        What a fork has copied is durable behind this. Raises as `Journal.create`, `append` and `sync`.
+        """
         path = home.journal_path(header.id)
-        journal = Journal.create(home.fs, path, header, lock.epoch)
+        bodies = [record.raw for record in records]
+        if header.forked_from is not None:
+            journal = _forked(home, header, bodies, lock.epoch)
+        else:
+            journal = Journal.create(home.fs, path, header, lock.epoch)
         try:
-            journal.append([record.raw for record in records])
+            if header.forked_from is None:
+                journal.append(bodies)
             indexed = _indexed(home, header.id)
         except BaseException:
             journal.close()
@@ -68,9 +76,10 @@ class OwnedSource:
             lock.raise_epoch(indexed.scan.epoch + 1)
         journal.epoch = lock.epoch
         header = indexed.scan.header
-        if header is None:
+        fault = _fault(header, indexed)
+        if header is None or fault:
             journal.close()
-            raise JournalRefused(f"{journal.path}: expected a session header, found none")
+            raise JournalRefused(f"{journal.path}: {fault}")
         return cls(home, header, lock, journal, indexed)
 
     @property
@@ -156,6 +165,37 @@ def _indexed(home: Home, session_id: str) -> Indexed:
         return open_index(home.fs, path, session_id, fd, found)
     finally:
         home.fs.close(fd)
+
+
+def _forked(home: Home, header: Header, bodies: Sequence[bytes], epoch: int) -> Journal:
+    """The journal of a fork, which gets its name once it is whole: one that was cut while it was made would take what it
+    appends for what it has copied, and never be billed for it.
+    """
+    fs, path = home.fs, home.journal_path(header.id)
+    aside = path.with_name(f"{path.name}.forking")
+    journal = Journal.create(fs, aside, header, epoch)
+    try:
+        journal.append(bodies)
+        journal.sync()
+        journal.close()
+        fs.rename(aside, path)
+        fs.sync_dir(path.parent)
+        return Journal.open(fs, path, header.id, epoch)[0]
+    except BaseException:
+        journal.close()
+        for each in (aside, path):
+            with suppress(OSError):
+                fs.unlink(each)
+        raise
+
+
+def _fault(header: Header | None, indexed: Indexed) -> str:
+    if header is None:
+        return "expected a session header, found none"
+    if header.forked_from is not None and indexed.index.count <= header.forked_from.records:
+        copied = f"expected {header.forked_from.records} copied records, found {indexed.index.count - 1}"
+        return f"{copied}: it was cut while it was made, and holds nothing of its own. Fork again"
+    return ""
 
 
 def _untouched(home: Home, lock: TreeLock, indexed: Indexed) -> Journal | None:

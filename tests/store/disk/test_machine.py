@@ -166,6 +166,7 @@ class Store(RuleBasedStateMachine):
         assert manager.header.forked_from is not None
         assert manager.header.forked_from.records == len(expected)
         fork.batches = [copied] if copied else []
+        fork.durable, fork.is_there = len(copied), True
         self.sessions[manager.id] = fork
         self.open.add(manager.id)
         assert account(manager.header, manager.read_entries()).total == NOTHING

@@ -24,7 +24,7 @@ from store.errors import JournalDamaged, JournalPoisoned, JournalRefused, OwnedE
 from store.messages import AssistantMessage, TextContent, ToolCall, user_text
 from store.records import Record
 from store.usage import Price, Usage, priced
-from tests.faulty_fs import FaultyFs
+from tests.faulty_fs import FaultyFs, PowerLoss
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 USAGE = priced(Usage(input=100, output=10, total_tokens=110), Price(1_000_000, 10_000_000), "test/model")
@@ -449,6 +449,46 @@ def test_a_fork_keeps_its_origin_and_is_billed_for_its_own_alone(fs: FaultyFs, h
         each.close()
         with SessionManager.open(at(each), home=home) as opened:
             assert opened.append_message(user_text("x", 1)) not in ids(each.read_entries())[:-1]
+
+
+@pytest.mark.parametrize("keeps_names", [False, True])
+def test_a_fork_is_there_whole_or_not_at_all_wherever_the_power_fails(home: Home, keeps_names: bool) -> None:
+    with SessionManager.create("/work", home=home) as source:
+        talk(source, 3)
+    disk = home.fs
+    assert isinstance(disk, FaultyFs)
+    forked = 0
+    for call in range(1, 200):
+        fs = disk.after_power_loss(lambda unsynced: 0)
+        fs.power_fails_at = call
+        place = attrs.evolve(home, fs=fs)
+        try:
+            fork = SessionManager.fork_from(at(source), "/work", home=place)
+        except PowerLoss:
+            found = fs.after_power_loss(lambda unsynced: unsynced // 2, keeps_names=keeps_names)
+            place = attrs.evolve(home, fs=found)
+            for session in set(place.session_ids()) - {source.id}:
+                assert len(SessionManager.open_read_only(place.journal_path(session), home=place).read_entries()) == 6
+                forked += 1
+            continue
+        found = fs.after_power_loss(lambda unsynced: 0)
+        assert len(read_journal(found, at(fork), fork.id).records) == 6  # what was returned stays
+        break
+    assert forked or not keeps_names
+    assert call < 199
+
+
+def test_a_fork_that_another_program_left_half_made_is_not_gone_on_with(fs: FaultyFs, home: Home) -> None:
+    with SessionManager.create("/work", home=home) as source:
+        talk(source)
+    with SessionManager.fork_from(at(source), "/work", home=home) as fork:
+        talk(fork)
+    whole = fs.content(at(fork))
+    fs.plant(at(fork), whole[: whole.index(b"\n") + 1])
+
+    with pytest.raises(JournalRefused, match="it was cut while it was made"):
+        SessionManager.open(at(fork), home=home)
+    assert list(fs.fds) == []
 
 
 def test_a_new_session_leaves_the_old_one(fs: FaultyFs, home: Home) -> None:
