@@ -38,7 +38,10 @@ _UNUSABLE = (sqlite3.Error, ValueError, TypeError, msgspec.MsgspecError)
 
 @attrs.define(eq=False)
 class Catalog:
-    """Of one folder of sessions. Every answer is of the folder as it is when asked, where nothing else is said."""
+    """Of one folder of sessions. Every answer is of the folder as it is when asked, where nothing else is said.
+
+    For one thread at a time, whichever that is.
+    """
 
     home: Home
     _file: CatalogFile

@@ -88,7 +88,7 @@ class CatalogFile:
         fs.lstat(self.home.root)  # reading makes no home
         fd, _ = open_own(fs, path, os.O_RDWR | os.O_CREAT)
         fs.close(fd)
-        connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+        connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode=WAL").fetchone()
             connection.execute("PRAGMA synchronous=NORMAL")
@@ -129,7 +129,7 @@ class CatalogFile:
 
 
 def _memory() -> sqlite3.Connection:
-    return sqlite3.connect(":memory:", isolation_level=None)
+    return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
 
 
 def _add_full_text(db: sqlite3.Connection) -> None:

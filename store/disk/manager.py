@@ -18,6 +18,7 @@ from store.disk.extract import WALL, Clock, chained, extracted, new_header, reco
 from store.disk.forest import read_header
 from store.disk.history import USUAL, Capture, ReadLimits
 from store.disk.home import Home
+from store.disk.identity import Identity
 from store.disk.listing import Listing, place_of
 from store.disk.owned import OwnedSource, take
 from store.disk.ownership import TreeLock
@@ -29,7 +30,6 @@ from store.entries import (
     CustomEntry,
     Header,
     Known,
-    SessionInfoEntry,
 )
 from store.errors import BadId, JournalRefused, ReadLimit, StoreError
 from store.ids import checked_session_id
@@ -44,7 +44,7 @@ _ROOT = "root"
 
 
 @attrs.define(eq=False)
-class SessionManager(Appends, Reads, Listing):
+class SessionManager(Identity, Appends, Reads, Listing):
     """One session at a time. A new one is a draft until its first entry: a draft that is thrown away leaves no file.
 
     While it is open for writing, its whole tree belongs to this process; `close` lets go.
@@ -167,40 +167,6 @@ class SessionManager(Appends, Reads, Listing):
         return manager
 
     # Which session
-
-    @property
-    def id(self) -> str:
-        return self.header.id
-
-    @property
-    def cwd(self) -> str:
-        return self.header.cwd
-
-    @property
-    def name(self) -> str | None:
-        """The latest name that it was given, else the one that it was born with."""
-        with self.captured(UNLIMITED) as capture:
-            record = capture.last_of("session_info")
-        body = record.body() if record is not None else None
-        return body.name if isinstance(body, SessionInfoEntry) else self.header.name
-
-    @property
-    def file(self) -> Path | None:
-        """The journal; of a draft where it will be. None: kept nowhere."""
-        return None if self.home is None else self.home.journal_path(self.id)
-
-    @property
-    def session_dir(self) -> Path | None:
-        return None if self.home is None else self.home.sessions
-
-    @property
-    def artifact_dir(self) -> Path | None:
-        """Where spilled output and scratch of the session belong. It may not be there yet."""
-        return None if self.home is None else self.home.artifact_dir(self.id)
-
-    @property
-    def is_persisted(self) -> bool:
-        return self.home is not None
 
     @property
     def is_read_only(self) -> bool:

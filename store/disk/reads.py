@@ -9,7 +9,7 @@ import msgspec
 
 from store.context import Context, build_context
 from store.disk.history import USUAL, Capture, ReadLimits, TreeNode
-from store.entries import Header
+from store.entries import Header, SessionInfoEntry
 from store.frame import U32_MAX
 from store.records import Record
 
@@ -33,6 +33,14 @@ class Reads(ABC):
     @abstractmethod
     def captured(self, limits: ReadLimits = USUAL) -> AbstractContextManager[Capture]:
         """A look at the session as it is now. All that is read in it counts together, each record once."""
+
+    @property
+    def name(self) -> str | None:
+        """The latest name that it was given, else the one that it was born with."""
+        with self.captured(UNLIMITED) as capture:
+            record = capture.last_of("session_info")
+        body = record.body() if record is not None else None
+        return body.name if isinstance(body, SessionInfoEntry) else self.header.name
 
     def read_leaf_entry(self, max_source_bytes: int | None = None) -> Record | None:
         with self.captured(_of_bytes(max_source_bytes)) as capture:
