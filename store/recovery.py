@@ -24,6 +24,7 @@ class Damage(msgspec.Struct, frozen=True):
 class Recovery(msgspec.Struct, frozen=True):
     """What a journal's bytes hold.
 
+    header     record 0, if it is committed
     records    bodies of the intact, committed records behind the header, in order
     next_seq   number of the record that comes next
     epoch      the highest of the intact records
@@ -181,7 +182,7 @@ class _Fold:
             self.good_bytes < size and refusal is None and not (self.damage and self.damage[-1].end > self.good_bytes)
         )
         return Recovery(
-            header=self.header,
+            header=self.header if self.committed_seq else None,
             records=tuple(self.records),
             next_seq=self.committed_seq,
             epoch=self.epoch,

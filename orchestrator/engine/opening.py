@@ -3,7 +3,7 @@
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
@@ -108,9 +108,10 @@ class OwnedTree:
         except OwnedElsewhere as error:
             raise NotOurs(str(error)) from error
 
-    def create(self, header: Header) -> Journal:
-        """The journal of a new session of the tree."""
-        journal = Journal.create(self.fs, self.home.journal_path(header.id), header, self.lock.epoch, self._descriptors)
+    def create(self, header: Header, first: Sequence[bytes] = ()) -> Journal:
+        """The journal of a new session of the tree, which begins with these records: all of them, or none is made."""
+        path = self.home.journal_path(header.id)
+        journal = Journal.create(self.fs, path, header, self.lock.epoch, self._descriptors, first)
         self._journals[header.id] = journal
         return journal
 
@@ -218,9 +219,7 @@ def _fork(owned: OwnedTree, job: Job, new_id: str, timestamp: str) -> None:
     path = source.tree.path()
     source_path = str(owned.home.journal_path(source.header.id))
     header = fork_header(source.header, path, new_id, timestamp, str(job.cwd), source_path, job.name)
-    journal = owned.create(header)
-    journal.append([record.raw for record in path])
-    journal.sync()
+    owned.create(header, [record.raw for record in path]).sync()
     owned.open(new_id)
 
 

@@ -57,16 +57,25 @@ class Journal:
     """One flush at a time: the kernel reports a failed one to one caller, and a second must not believe in its own."""
 
     @classmethod
-    def create(cls, fs: Fs, path: Path, header: Header, epoch: int, descriptors: DescriptorCache | None = None) -> Self:
-        """A new file with its header as record 0, in one write. File and folder become durable with the first `sync`.
+    def create(
+        cls,
+        fs: Fs,
+        path: Path,
+        header: Header,
+        epoch: int,
+        descriptors: DescriptorCache | None = None,
+        first: Sequence[bytes] = (),
+    ) -> Self:
+        """A new file: its header as record 0 and the `first` records, as one batch. File and folder become durable with
+        the first `sync`.
 
-        Raises FileExistsError, other OSError (then no file is left behind), JournalRefused.
+        Raises FileExistsError, other OSError (then no file is left behind), JournalRefused, StoreError as `append`.
         """
         fd, found = open_own(fs, path, _APPENDING | os.O_CREAT | os.O_EXCL)
         journal = cls._of(fs, path, header.id, epoch, descriptors, fd, found)
         journal._is_named_durably = False
         try:
-            journal.begin(header)
+            journal.begin(header, first)
         except BaseException:
             journal.close()
             try:
@@ -111,12 +120,16 @@ class Journal:
             cache.make_room(journal)
         return journal
 
-    def begin(self, header: Header) -> None:
-        """Write the header as record 0. Raises StoreError where it does not belong; else as `append`."""
+    def begin(self, header: Header, first: Sequence[bytes] = ()) -> None:
+        """Write the header as record 0, and the `first` records: all or none, as a fork that has its header alone would
+        take what it appends for what it has copied, and never be billed for it.
+
+        Raises StoreError where a header does not belong; else as `append`.
+        """
         if self.seq or header.id != self.session_id:
             expected = f"expected an empty journal and the header of {self.session_id}"
             raise StoreError(f"{self.path}: {expected}, found {self.seq} records and the header of {header.id}")
-        self.append((encode(msgspec.structs.replace(header, framing=FRAMING)),))
+        self.append((encode(msgspec.structs.replace(header, framing=FRAMING)), *first))
 
     def append(self, bodies: Sequence[bytes]) -> None:
         """Write these records as one atomic batch, all or none of them. Each is a compact JSON object without newline.

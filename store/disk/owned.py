@@ -36,17 +36,13 @@ class OwnedSource:
     def create(cls, home: Home, header: Header, records: Sequence[Record], lock: TreeLock) -> "OwnedSource":
         """A new session that begins with these records, all of them or no file.
 
-        What a fork has copied is durable behind this. Raises as `Journal.create`, `append` and `sync`.
+        What a fork has copied is durable behind this. Raises as `Journal.create` and `sync`.
         """
         path = home.journal_path(header.id)
-        bodies = [record.raw for record in records]
-        if header.forked_from is not None:
-            journal = _forked(home, header, bodies, lock.epoch)
-        else:
-            journal = Journal.create(home.fs, path, header, lock.epoch)
+        journal = Journal.create(home.fs, path, header, lock.epoch, first=[record.raw for record in records])
         try:
-            if header.forked_from is None:
-                journal.append(bodies)
+            if header.forked_from is not None:
+                journal.sync()
             indexed = _indexed(home, header.id)
         except BaseException:
             journal.close()
@@ -165,28 +161,6 @@ def _indexed(home: Home, session_id: str) -> Indexed:
         return open_index(home.fs, path, session_id, fd, found)
     finally:
         home.fs.close(fd)
-
-
-def _forked(home: Home, header: Header, bodies: Sequence[bytes], epoch: int) -> Journal:
-    """The journal of a fork, which gets its name once it is whole: one that was cut while it was made would take what it
-    appends for what it has copied, and never be billed for it.
-    """
-    fs, path = home.fs, home.journal_path(header.id)
-    aside = path.with_name(f"{path.name}.forking")
-    journal = Journal.create(fs, aside, header, epoch)
-    try:
-        journal.append(bodies)
-        journal.sync()
-        journal.close()
-        fs.rename(aside, path)
-        fs.sync_dir(path.parent)
-        return Journal.open(fs, path, header.id, epoch)[0]
-    except BaseException:
-        journal.close()
-        for each in (aside, path):
-            with suppress(OSError):
-                fs.unlink(each)
-        raise
 
 
 def _fault(header: Header | None, indexed: Indexed) -> str:

@@ -64,6 +64,17 @@ def test_a_cut_at_any_byte_is_a_torn_tail_and_never_damage() -> None:
         assert examine(data[:good], SESSION).records == found.records
 
 
+def test_a_header_is_part_of_its_batch() -> None:
+    data = line(0, flag=PART) + line(1, flag=PART) + line(2)
+    whole = examine(data, SESSION)
+    assert (whole.header is not None, seqs(whole), whole.torn) == (True, [1, 2], None)
+
+    for cut in range(1, len(data)):
+        found = examine(data[:cut], SESSION)
+        assert (found.header, found.records, found.good_bytes, found.damage) == (None, (), 0, ())
+        assert (found.torn or found.refusal) is not None
+
+
 def test_a_batch_without_its_commit_is_torn_from_its_first_record() -> None:
     before = lines(3)
     batch = line(3, flag=PART) + line(4, flag=PART) + line(5)
