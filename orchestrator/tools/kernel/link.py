@@ -13,7 +13,7 @@ import trio
 
 from orchestrator.tools.process import CHUNK_BYTES, GroupProcess
 
-WORKER = str(Path(__file__).with_name("worker.py"))
+WORKER = str(Path(__file__).with_name("worker"))
 LINE_BYTES = 16 * 1024 * 1024
 
 

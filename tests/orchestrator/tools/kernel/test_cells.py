@@ -1,7 +1,11 @@
 """What cells are: Python with state, values, awaits and errors. The same without IPython and with it."""
 
+import ast
+import sys
 from pathlib import Path
 from typing import Any
+
+from orchestrator.tools.kernel.link import WORKER
 
 
 async def test_the_value_of_the_last_expression_is_shown(bench: Any) -> None:
@@ -46,7 +50,7 @@ async def test_an_error_is_told_from_the_cell_on(bench: Any) -> None:
     assert lines[:3] == ["Traceback (most recent call last):", '  File "<cell 2>", line 2, in <module>', "    f(0)"]
     assert '  File "<cell 1>", line 2, in f' in lines
     assert lines[-1] == "ZeroDivisionError: division by zero"
-    assert "worker.py" not in told
+    assert WORKER not in told
     assert "IPython" not in told
     assert await bench.text("x") == "3"
 
@@ -164,17 +168,12 @@ async def test_arguments_are_checked(plain: Any) -> None:
     assert len(plain.tool.kernels) == 0
 
 
-def test_the_worker_is_one_file_of_the_standard_library_for_python_3_8() -> None:
-    import ast
-    import sys
-
-    import orchestrator.tools.kernel.worker as worker
-
-    tree = ast.parse(Path(worker.__file__).read_text(), feature_version=(3, 8))
-    imported = {
-        name.partition(".")[0]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
-    }
+def test_the_worker_needs_the_standard_library_alone_from_python_3_8_on() -> None:
+    imported: set[str] = set()
+    for file in Path(WORKER).glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(), feature_version=(3, 8))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                imported.add(str(node.module).partition(".")[0])
     assert imported - set(sys.stdlib_module_names) == {"IPython"}

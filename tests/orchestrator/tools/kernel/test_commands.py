@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.tools.kernel.worker import as_python, transformed
+from orchestrator.tools.kernel.worker.source import as_python, transformed
 
 
 async def test_a_command_shows_what_it_says_in_its_order(bench: Any) -> None:

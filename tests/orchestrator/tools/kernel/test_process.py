@@ -138,7 +138,7 @@ def unprivileged(folder: Path) -> str | None:
     python, setpriv = "/usr/bin/python3", shutil.which("setpriv")
     if os.geteuid() != 0 or setpriv is None or not os.path.exists(python):
         return None
-    worker = shutil.copy(WORKER, folder)
+    worker = shutil.copytree(WORKER, folder / "worker")
     return script(
         folder / "python",
         f'shift 2\nexec {setpriv} --reuid {100_000 + os.getpid()} --clear-groups {python} -u {worker} "$@"',
