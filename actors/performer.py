@@ -6,6 +6,7 @@ import attrs
 import msgspec
 import trio
 
+from actors.asks import Asks
 from actors.directory import Row
 from actors.errands import Errands
 from actors.in_turn import InTurn, in_turns
@@ -25,13 +26,9 @@ from actors.protocol.effects import (
     EndLoop,
     EndTools,
     EndTurn,
-    FamilyNow,
-    HandleOf,
     PublishEvent,
-    RefusalOf,
     RefuseMail,
     ReportRunning,
-    ReportsOn,
     RunTools,
     SettleRun,
     StartChild,
@@ -41,25 +38,20 @@ from actors.protocol.effects import (
     Summarise,
     UseModel,
 )
-from actors.protocol.mail import REVIVING, Abort, Asked, ChildEnded, Directed, LedgerDrained, TimerFired
+from actors.protocol.mail import REVIVING, Abort, ChildEnded, Directed, LedgerDrained, TimerFired
 from actors.protocol.questions import Admit, MayCall, Question
 from actors.protocol.rules.ending import not_run
 from actors.protocol.tools import (
-    ChildReport,
     FamilyAnswer,
     FamilyRequest,
-    Handle,
     HostAnswer,
     HostRequest,
-    Members,
-    Refused,
     Spawn,
-    Waited,
 )
 from actors.summary import Summary
 from actors.supervisor import Supervisor
 from actors.tool_calls import ToolRun
-from store.entries import ChildSettledEntry, CustomMessageEntry, Known, MailEntry, MessageEntry
+from store.entries import CustomMessageEntry, Known, MailEntry, MessageEntry
 from store.events import AgentMessage, AutoRetryEnd, AutoRetryStart, CompactionEnd, CompactionStart
 from store.messages import AssistantMessage, ToolCall
 from store.repair import SETTLED_TEXT_BYTES, bounded
@@ -67,14 +59,6 @@ from store.size import answered_tokens, context_tokens
 from store.wire import encode
 
 SPAWNS = "spawn_agent"
-
-
-@attrs.define
-class _Ask:
-    """A tool that waits for an answer."""
-
-    answered: trio.Event = attrs.field(factory=trio.Event)
-    value: FamilyAnswer | None = None
 
 
 @attrs.define(eq=False)
@@ -87,9 +71,11 @@ class Performer:
     nursery: trio.Nursery
     _scopes: dict[int, list[trio.CancelScope]] = attrs.field(factory=dict)
     _timers: dict[int, trio.CancelScope] = attrs.field(factory=dict)
-    _asks: dict[int, _Ask] = attrs.field(factory=dict)
     _calls: dict[str, ToolCall] = attrs.field(factory=dict)
     _answer_id: str | None = None
+    _asks: Asks = attrs.field(
+        init=False, default=attrs.Factory(lambda self: Asks(self.supervisor, self.row, self.outbox), takes_self=True)
+    )
 
     def perform(self, effects: Sequence[Effect]) -> None:
         """Write what is to be written, in one go; then everything else, in order.
@@ -160,7 +146,7 @@ class Performer:
             case StartChild(admitted, request):
                 self._start_child(admitted, request)
             case Answer(ask_id, value):
-                self._answer(ask_id, value)
+                self._asks.answer(ask_id, value)
             case DrainLedger(work):
                 self.nursery.start_soon(self._drain, work)
             case ReportRunning():
@@ -243,58 +229,8 @@ class Performer:
     async def _ask(self, request: FamilyRequest | HostRequest, asked: Callable[[], None]) -> FamilyAnswer | HostAnswer:
         """What a tool asks. What concerns this session's own state goes through its own mailbox; then `asked` is called."""
         if isinstance(request, HostRequest):
-            return await Errands(self.supervisor, self.row, self.outbox, self._asked).run(request)
-        return await self._asked(request, asked)
-
-    async def _asked(self, request: FamilyRequest, asked: Callable[[], None] = lambda: None) -> FamilyAnswer:
-        ask_id = self.supervisor.next_numbers()
-        ask = self._asks[ask_id] = _Ask()
-        self.row.mailbox.put(Asked(ask_id, request))
-        asked()
-        try:
-            await ask.answered.wait()
-        finally:
-            del self._asks[ask_id]
-        if ask.value is None:
-            raise RuntimeError(f"an answer to {request!r} was announced and is not there")
-        return ask.value
-
-    def _answer(self, ask_id: int, value: HandleOf | RefusalOf | ReportsOn | FamilyNow) -> None:
-        ask = self._asks.get(ask_id)
-        if ask is None:
-            return
-        match value:
-            case HandleOf(admitted):
-                ask.value = Handle(admitted.session_id, admitted.name, admitted.model)
-            case RefusalOf(reason):
-                ask.value = Refused(reason)
-            case ReportsOn(session_ids, ended):
-                ask.value = Waited(ended, self._reports(session_ids))  # type: ignore[arg-type]
-            case FamilyNow():
-                ask.value = Members(self.supervisor.relatives(self.row))
-        ask.answered.set()
-
-    def _reports(self, session_ids: tuple[str, ...]) -> tuple[ChildReport, ...]:
-        settled: dict[str, ChildSettledEntry] = {}
-        for record in self.outbox.tree.records:
-            if record.type == "child_settled" and isinstance(body := record.body(), ChildSettledEntry):
-                settled[body.child_session_id] = body
-        return tuple(self._report(session_id, settled.get(session_id)) for session_id in session_ids)
-
-    def _report(self, session_id: str, settled: ChildSettledEntry | None) -> ChildReport:
-        row = self.supervisor.directory.rows.get(session_id)
-        name = session_id if row is None else row.name
-        if settled is None or (row is not None and row.is_running):
-            return ChildReport(session_id, name, turns=0 if row is None else row.turns)
-        return ChildReport(
-            session_id,
-            name,
-            settled.outcome,
-            settled.run,
-            settled.text,
-            settled.error_message,
-            0 if row is None else row.turns,
-        )
+            return await Errands(self.supervisor, self.row, self.outbox, self._asks.ask).run(request)
+        return await self._asks.ask(request, asked)
 
     # Children, timers, the end
 
