@@ -45,6 +45,11 @@ _BEGIN_A_RUN = frozenset({"agent_start", "run_settled"})
 KNOWN = frozenset(str(member.__struct_config__.tag) for member in Event.__args__)
 
 
+def _is_bookkeeping(kind: str, event: dict[str, Any]) -> bool:
+    """A message that comes too late is refused: that is told, and begins nothing."""
+    return kind in _BOOKKEEPING or (kind == "agent_message" and event.get("delivery") == "refused")
+
+
 class Checker(Protocol):
     """Who is told what a session finds."""
 
@@ -83,6 +88,8 @@ class Brackets:
     is_settled: bool = False
     late: int = 0
     children: list[str] = attrs.field(factory=list)
+    untold: dict[int, str] = attrs.field(factory=dict)
+    """The outcomes of the runs that have ended and that the parent was not told of yet: the next may begin before that."""
 
     def say(self, rule: str, text: str, line: int = 0) -> None:
         self.checker.say(rule, text, line)
@@ -102,7 +109,7 @@ class Brackets:
             self.is_settled, self.late = False, 0
         elif kind in _OF_A_RUN and as_dict(event.get("message")).get("role") != "bashExecution":
             self.say("after-settled", f"{kind} after agent_settled, with no run between them")
-        elif kind not in _BOOKKEEPING and kind in KNOWN:
+        elif kind in KNOWN and not _is_bookkeeping(kind, event):
             self.late = self.late or line
 
     def _on_agent_start(self, event: dict[str, Any], line: int) -> None:
@@ -334,6 +341,8 @@ class Brackets:
                 self.say("settle", f"agent_settled says {outcome!r}, run_settled said {self.outcome!r}")
             if outcome == "aborted" and event.get("aborted") is not True:
                 self.say("settle", "the outcome is aborted, and no abort was asked for")
+            if self.parent is not None:
+                self.untold[self.run] = str(outcome)
             self.checker.children_are_settled(self.children)
         elif not self.has_run and not self.is_settled:
             self.say("settle", "agent_settled without a run")

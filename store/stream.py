@@ -237,7 +237,7 @@ class StreamChecker:
         elif seen is None:
             if outcome != "lost" and not self.is_filtered:
                 self.say("child", f"{name} has ended {outcome!r} without an agent_settled")
-        elif not seen.is_settled or (run, outcome) != (seen.run, seen.outcome):
+        elif seen.untold.pop(run, None) != outcome:
             self.say("child", f"expected agent_settled of {name}, run {run}, {outcome!r} before this line")
         child.told_run = run if isinstance(run, int) else child.told_run + 1
 

@@ -157,17 +157,9 @@ def assert_totals(tree: Bench) -> None:
             assert written.total == expected, f"{one.name} in its journal"
 
 
-# Two things that may well happen and that the checker of streams does not know.
-LATE_REFUSAL = "only bookkeeping may follow"
-"""A message was refused while no run was open."""
-NEXT_RUN = "expected agent_settled of"
-"""A child's next run began before its parent wrote that it had heard of the last."""
-
-
-def assert_sound(tree: Bench, *but_for: str) -> None:
+def assert_sound(tree: Bench) -> None:
     """Nothing is wrong with the stream, nothing is missing in the journals, nobody is left at work."""
-    found = [one for one in check_stream(tree.outlet.lines) if not one.text.startswith(but_for or ("-",))]
-    assert not found, found
+    assert check_stream(tree.outlet.lines) == []
     assert_totals(tree)
     plan = repair_plan(nodes(tree.store), ROOT)
     assert not plan, plan

@@ -25,7 +25,6 @@ from actors.testing import ROOT, Answer, FunctionModel
 from store.stream import check_stream
 from store.usage import Usage
 from tests.actors.stage import (
-    LATE_REFUSAL,
     Bench,
     Line,
     assert_sound,
@@ -506,7 +505,7 @@ async def test_a_woken_child_whose_prompt_is_refused_keeps_nobody_waiting(autoju
     assert (row(tree, "b").runs, row(tree, "a").runs) == (1, 1)
     assert [event["delivery"] for event in of_type(tree, "agent_message", "b")] == ["refused"]
     assert outcome(tree) == "completed"
-    assert_sound(tree, LATE_REFUSAL)
+    assert_sound(tree)
 
 
 async def test_a_child_that_is_woken_while_its_parent_is_being_aborted_is_aborted_too(
@@ -526,7 +525,7 @@ async def test_a_child_that_is_woken_while_its_parent_is_being_aborted_is_aborte
 
     assert (row(tree, "a").runs, row(tree, "a").outcome) in ((2, "aborted"), (1, "completed"))
     assert outcome(tree) == "aborted"
-    assert_sound(tree, LATE_REFUSAL)
+    assert_sound(tree)
 
 
 async def test_an_aborted_run_does_not_pass_off_the_answer_of_the_run_before_as_its_own(

@@ -9,8 +9,6 @@ from actors.protocol.mail import Abort, CompactNow, Emptied, Prompt
 from actors.protocol.model import ModelFailure
 from actors.testing import ROOT
 from tests.actors.stage import (
-    LATE_REFUSAL,
-    NEXT_RUN,
     Bench,
     Line,
     assert_sound,
@@ -80,7 +78,7 @@ async def test_a_prompt_to_a_child_that_comes_to_rest_is_worked_on_and_its_paren
     runs = [body.run for body in bodies(tree.store, row(tree, "a").id, "run_settled")]
     assert runs in ([1], [1, 2])
     assert [event["run"] for event in of_type(tree, "child_settled")] == runs
-    assert_sound(tree, NEXT_RUN)
+    assert_sound(tree)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -106,7 +104,7 @@ async def test_a_prompt_to_a_grandchild_finds_it_while_its_parent_comes_to_rest(
     told_runs = [body.run for body in bodies(tree.store, row(tree, "a").id, "child_settled")]
     assert told_runs == [1, 2]
     assert "second" in told([request for request in requests(tree) if request.session_name == "a"][-1])
-    assert_sound(tree, NEXT_RUN)
+    assert_sound(tree)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -126,7 +124,7 @@ async def test_an_abort_that_meets_a_woken_child_keeps_nobody_waiting(autojump_c
         directory.deliver(row(tree, "a"), Abort("never mind"))
 
     assert tree.root.outcome == "completed"
-    assert_sound(tree, LATE_REFUSAL, NEXT_RUN)
+    assert_sound(tree)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -146,7 +144,7 @@ async def test_two_prompts_to_a_session_that_comes_to_rest_are_both_worked_on_in
     said = [bytes(body.message).decode() for body in bodies(tree.store, row(tree, "a").id, "message")]
     asked = [text for text in said if "thing" in text]
     assert ["thing 1" in text for text in asked] == [True, False]
-    assert_sound(tree, NEXT_RUN)
+    assert_sound(tree)
 
 
 async def test_a_tree_that_has_ended_takes_no_prompt_and_says_so(autojump_clock: MockClock) -> None:
@@ -174,7 +172,7 @@ async def test_a_session_whose_run_failed_goes_on_with_what_waits_for_it(autojum
 
     assert [event["outcome"] for event in of_type(tree, "child_settled")] == ["failed", "completed"]
     assert was_read(tree, "one more thing") == 1
-    assert_sound(tree, NEXT_RUN)
+    assert_sound(tree)
 
 
 async def test_putting_mail_into_a_closed_mailbox_is_answered_and_never_raises() -> None:

@@ -374,6 +374,58 @@ def test_a_child_of_an_earlier_stream_needs_no_spawn_but_its_runs_are_told() -> 
     assert [finding.rule for finding in check_stream(raw(renumbered(untold)))] == ["child", "child"]
 
 
+def a_child_that_is_woken_before_its_parent_hears(outcomes: tuple[str, str]) -> Iterator[Step]:
+    talk = Talk.of("root")
+    child = Talk.of("child", talk)
+    name = child.place.session_id
+    yield from talk.header()
+    yield from talk.start()
+    yield from talk.answer(call("a"), stop="toolUse")
+    yield from talk.say(
+        entries.ChildSpawnedEntry(child_session_id=name, name="c", child_depth=1, prompt="p", model="m"),
+        events.ToolExecutionStart(tool_call_id="a", tool_name="t", args={}),
+    )
+    yield from child.header()
+    yield from child.simple_run("failed")
+    yield from child.start()
+    yield from talk.say(entries.ChildSettledEntry(child_session_id=name, run=1, outcome=outcomes[0], text="t"))
+    yield from child.answer(text("w0 w1 "))
+    yield from child.end_loop()
+    yield from child.settle()
+    yield from talk.say(
+        entries.ChildSettledEntry(child_session_id=name, run=2, outcome=outcomes[1], text="t"),
+        events.ToolExecutionEnd(tool_call_id="a", tool_name="t", result={}, is_error=False, duration_ms=3),
+    )
+    yield from talk.message(messages.ToolResultMessage(tool_call_id="a", tool_name="t"))
+    yield from talk.end_loop()
+    yield from talk.settle()
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "rules"),
+    [
+        (("failed", "completed"), []),
+        (("completed", "completed"), ["child"]),
+        (("failed", "failed"), ["child"]),
+    ],
+)
+def test_a_child_may_be_at_its_next_run_when_its_parent_hears_of_the_last(
+    outcomes: tuple[str, str], rules: list[str]
+) -> None:
+    stream = written(a_child_that_is_woken_before_its_parent_hears(outcomes))
+
+    assert [finding.rule for finding in check_stream(raw(stream))] == rules
+
+
+@pytest.mark.parametrize(("delivery", "rules"), [("refused", []), ("delivered", ["after-settled"])])
+def test_a_message_that_comes_too_late_is_refused_after_the_end(delivery: str, rules: list[str]) -> None:
+    talk = Talk.of("root")
+    late = events.AgentMessage(sender="c", to="root", mode="auto", delivery=delivery)
+    stream = written(step for part in (talk.header(), talk.simple_run(), talk.say(late)) for step in part)
+
+    assert [finding.rule for finding in check_stream(raw(stream))] == rules
+
+
 def test_half_a_surrogate_pair_of_javascript_is_json_and_in_our_own_streams_it_is_not() -> None:
     lines = (DATA / "pi.text_openai.jsonl").read_bytes().replace(b"[[text:5]]", rb"\ud83d")
     split = [line + b"\n" for line in lines.split(b"\n")[:-1]]
