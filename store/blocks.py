@@ -1,5 +1,6 @@
 """What is open inside of one session of a stream: content blocks, a message, calls of tools."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -52,6 +53,40 @@ class OpenMessage:
     id: int | None
     first: dict[str, Any]
     blocks: dict[int, Block] = attrs.field(factory=dict)
+
+    def update(self, update: dict[str, Any], is_native: bool) -> str | None:
+        """Take an update of a block; what is wrong with it, if anything."""
+        kind, _, step = str(update.get("type")).partition("_")
+        if kind not in {"text", "thinking", "toolcall"} or step not in {"start", "delta", "end"}:
+            return None
+        place, blocks = update.get("contentIndex"), self.blocks
+        block = blocks.get(place) if isinstance(place, int) else None
+        if step == "start":
+            if not isinstance(place, int) or place <= max(blocks, default=-1):
+                return f"{kind}_start at contentIndex {place!r}, where a block has been"
+            blocks[place] = Block(kind)
+        elif block is None or not block.is_open or block.kind != kind:
+            return f"{kind}_{step} at contentIndex {place!r}, where no {kind} block is open"
+        elif step == "delta":
+            block.parts.append(str(update.get("delta")))
+        else:
+            block.is_open = False
+            if block.differs(update.get("toolCall" if kind == "toolcall" else "content"), is_native):
+                return f"the deltas at contentIndex {place} do not join to what {kind}_end says"
+        return None
+
+    def ended(self, content: list[Any], is_cut: bool, is_native: bool) -> Iterator[str]:
+        """What is wrong with this as its content in the end, `is_cut`: where the answer was not finished."""
+        for place, block in self.blocks.items():
+            final = block.content_of(as_dict(content[place])) if place < len(content) else None
+            if block.is_open and not is_cut:
+                yield f"message_end while the {block.kind} block at contentIndex {place} is open"
+            elif (final is None and is_cut) or (block.is_open and block.kind == "toolcall"):
+                continue
+            elif final is None or block.differs(final, is_native):
+                yield f"message_end has another content at contentIndex {place} than the updates"
+        if self.blocks and not is_cut and len(content) != len(self.blocks):
+            yield f"message_end has {len(content)} content blocks, the updates had {len(self.blocks)}"
 
 
 @attrs.define

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from store.blocks import Block, OpenCall, OpenMessage, as_dict, as_list
+from store.blocks import OpenCall, OpenMessage, as_dict, as_list
 from store.dialects import Dialect
 from store.events import Event
 
@@ -198,25 +198,8 @@ class Brackets:
             return
         if event.get("messageId") != self.message.id:
             self.say("message-id", f"expected messageId {self.message.id}, found {event.get('messageId')!r}")
-        update = as_dict(event.get("assistantMessageEvent"))
-        kind, _, step = str(update.get("type")).partition("_")
-        if kind not in {"text", "thinking", "toolcall"} or step not in {"start", "delta", "end"}:
-            return
-        place, blocks = update.get("contentIndex"), self.message.blocks
-        block = blocks.get(place) if isinstance(place, int) else None
-        if step == "start":
-            if not isinstance(place, int) or place <= max(blocks, default=-1):
-                self.say("block", f"{kind}_start at contentIndex {place!r}, where a block has been")
-            else:
-                blocks[place] = Block(kind)
-        elif block is None or not block.is_open or block.kind != kind:
-            self.say("block", f"{kind}_{step} at contentIndex {place!r}, where no {kind} block is open")
-        elif step == "delta":
-            block.parts.append(str(update.get("delta")))
-        else:
-            block.is_open = False
-            if block.differs(update.get("toolCall" if kind == "toolcall" else "content"), self.dialect.is_native):
-                self.say("block", f"the deltas at contentIndex {place} do not join to what {kind}_end says")
+        if fault := self.message.update(as_dict(event.get("assistantMessageEvent")), self.dialect.is_native):
+            self.say("block", fault)
 
     def _snapshots(self, event: dict[str, Any]) -> None:
         wanted = self.dialect.snapshots
@@ -242,24 +225,14 @@ class Brackets:
         if event.get("messageId") != opened.id:
             self.say("message-id", f"expected messageId {opened.id}, found {event.get('messageId')!r}")
         self.stop_reason = str(message.get("stopReason"))
-        self._content(opened, as_list(message.get("content")), self.stop_reason in {"error", "aborted", "length"})
+        is_cut = self.stop_reason in {"error", "aborted", "length"}
+        for fault in opened.ended(as_list(message.get("content")), is_cut, self.dialect.is_native):
+            self.say("block", fault)
         self.answer = message
         calls = [
             as_dict(block) for block in as_list(message.get("content")) if as_dict(block).get("type") == "toolCall"
         ]
         self.calls = {str(call.get("id")): OpenCall(place) for place, call in enumerate(calls)}
-
-    def _content(self, opened: OpenMessage, content: list[Any], is_cut: bool) -> None:
-        for place, block in opened.blocks.items():
-            final = block.content_of(as_dict(content[place])) if place < len(content) else None
-            if block.is_open and not is_cut:
-                self.say("block", f"message_end while the {block.kind} block at contentIndex {place} is open")
-            elif (final is None and is_cut) or (block.is_open and block.kind == "toolcall"):
-                continue
-            elif final is None or block.differs(final, self.dialect.is_native):
-                self.say("block", f"message_end has another content at contentIndex {place} than the updates")
-        if opened.blocks and not is_cut and len(content) != len(opened.blocks):
-            self.say("block", f"message_end has {len(content)} content blocks, the updates had {len(opened.blocks)}")
 
     def _on_tool_execution_start(self, event: dict[str, Any], line: int) -> None:
         name = str(event.get("toolCallId"))
