@@ -3,7 +3,7 @@
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
@@ -13,11 +13,11 @@ from actors.flusher import JournalLike
 from orchestrator.engine.errors import NotOurs, WrongUsage
 from orchestrator.engine.job import Job
 from store.disk.descriptors import DescriptorCache
-from store.disk.forest import decoded, read_header, read_node
-from store.disk.fork import fork_header
+from store.disk.forest import decoded, read_header
 from store.disk.fs import Fs
 from store.disk.home import Home
 from store.disk.journal import Journal, read_journal
+from store.disk.manager import SessionManager
 from store.disk.ownership import TreeLock
 from store.entries import Header
 from store.errors import JournalDamaged, JournalRefused, OwnedElsewhere, StoreError
@@ -108,10 +108,9 @@ class OwnedTree:
         except OwnedElsewhere as error:
             raise NotOurs(str(error)) from error
 
-    def create(self, header: Header, first: Sequence[bytes] = ()) -> Journal:
-        """The journal of a new session of the tree, which begins with these records: all of them, or none is made."""
-        path = self.home.journal_path(header.id)
-        journal = Journal.create(self.fs, path, header, self.lock.epoch, self._descriptors, first)
+    def create(self, header: Header) -> Journal:
+        """The journal of a new session of the tree."""
+        journal = Journal.create(self.fs, self.home.journal_path(header.id), header, self.lock.epoch, self._descriptors)
         self._journals[header.id] = journal
         return journal
 
@@ -193,34 +192,28 @@ def open_ground(job: Job, home: Home, clock: Callable[[], float]) -> Ground:
 
     Raises WrongUsage, NotOurs; StoreError, OSError.
     """
-    now = clock()
-    new_id = session_id(unix_ms(now), secrets.randbits(74))
-    if not job.is_kept:
-        return MemoryGround(new_id)
-    if job.session is None:
-        owned = OwnedTree.acquire(home.fs, home, new_id, clock)
-        if job.fork is not None:
-            with closed_on_error(owned):
-                _fork(owned, job, new_id, iso(now))
-        return owned
-    root_id = root_of(home.fs, home, job.session)
-    if root_id != job.session:
-        raise WrongUsage(f"session {job.session} is a child; go on with its root: sapwood run -r {root_id}")
+    if job.session is None and job.fork is None:
+        now = clock()
+        new_id = session_id(unix_ms(now), secrets.randbits(74))
+        return OwnedTree.acquire(home.fs, home, new_id, clock) if job.is_kept else MemoryGround(new_id)
+    name = job.session or _forked(job, home, clock)
+    root_id = root_of(home.fs, home, name)
+    if root_id != name:
+        raise WrongUsage(f"session {name} is a child; go on with its root: sapwood run -r {root_id}")
     owned = OwnedTree.acquire(home.fs, home, root_id, clock)
     with closed_on_error(owned):
         owned.load()
     return owned
 
 
-def _fork(owned: OwnedTree, job: Job, new_id: str, timestamp: str) -> None:
-    source, trouble = read_node(owned.fs, owned.home, str(job.fork))
-    if source is None or trouble is not None:
-        raise NotOurs(f"session {job.fork} cannot be forked: {trouble}")
-    path = source.tree.path()
-    source_path = str(owned.home.journal_path(source.header.id))
-    header = fork_header(source.header, path, new_id, timestamp, str(job.cwd), source_path, job.name)
-    owned.create(header, [record.raw for record in path]).sync()
-    owned.open(new_id)
+def _forked(job: Job, home: Home, clock: Callable[[], float]) -> str:
+    """The id of the fork that the job wants. Raises NotOurs where the source is damaged; OSError."""
+    path = home.journal_path(str(job.fork))
+    try:
+        with SessionManager.fork_from(path, job.cwd, name=job.name, home=home, clock=clock) as fork:
+            return fork.id
+    except StoreError as error:
+        raise NotOurs(f"session {job.fork} cannot be forked: {error}") from error
 
 
 @contextmanager

@@ -2,14 +2,17 @@
 
 from pathlib import Path
 
+import attrs
 import pytest
 
 from orchestrator.engine.job import Job
 from orchestrator.engine.opening import OwnedTree, open_ground
+from orchestrator.engine.rows import name_of
 from store.attribution import account
 from store.disk.home import Home
 from store.disk.journal import read_journal
 from store.disk.manager import SessionManager
+from store.entries import LabelEntry
 from store.messages import user_text
 from store.usage import NOTHING
 from tests.faulty_fs import FaultyFs, PowerLoss
@@ -53,3 +56,21 @@ def test_a_fork_is_there_whole_or_not_at_all_wherever_the_power_fails(keeps_name
     assert account(node.header, node.tree.records).total == NOTHING
     kept = fs.after_power_loss()  # what was returned stays
     assert len(read_journal(kept, stored_at(kept).journal_path(ground.root_id), ground.root_id).records) == 6
+
+
+@pytest.mark.parametrize(("wanted", "name"), [(None, "renamed"), ("mine", "mine")])
+def test_a_fork_has_the_latest_name_of_its_source_and_its_labels(wanted: str | None, name: str) -> None:
+    home = stored_at(FaultyFs.holding("/home"))
+    with SessionManager.create("/elsewhere", name="born", home=home) as source:
+        said = source.append_message(user_text("hello", 1))
+        source.append_session_info("renamed")
+        source.append_label_change(said, "here")
+        source.append_message(user_text("hello again", 2))
+
+    ground = open_ground(attrs.evolve(job(source.id), name=wanted), home, lambda: NOW_S)
+
+    assert isinstance(ground, OwnedTree)
+    node = ground.nodes[ground.root_id]
+    assert (node.header.name, name_of(node), node.header.cwd) == (name, name, "/work")
+    assert [body.label for record in node.records if isinstance(body := record.body(), LabelEntry)] == ["here"]
+    ground.close()
