@@ -132,7 +132,6 @@ AssistantMessageEvent = (
     | ToolcallDelta
     | ToolcallEnd
 )
-Delta = TextDelta | ThinkingDelta | ToolcallDelta
 
 
 class MessageUpdate(Body, frozen=True, kw_only=True, tag="message_update"):

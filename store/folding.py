@@ -23,8 +23,8 @@ from store.entries import (
     SessionStateEntry,
 )
 from store.messages import AssistantMessage, Message, UserMessage, text_of
-from store.records import Record
-from store.size import context_tokens, guessed, message_chars, message_in
+from store.records import Record, message_in
+from store.size import context_tokens, guessed, message_chars
 from store.summary import LINE_CHARS, Rest, Summary, begun
 from store.tally import Tally
 from store.times import unix_s

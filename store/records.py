@@ -5,8 +5,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from store.entries import ChildUsageAttributedEntry, Entry, Known, UnknownEntry
+from store.entries import ChildUsageAttributedEntry, Entry, Known, MessageEntry, UnknownEntry
 from store.errors import BadRecord
+from store.messages import Message, decode_message
 from store.wire import Wire, encode
 
 
@@ -99,3 +100,14 @@ class Draft(msgspec.Struct, frozen=True):
             if origin_session is not None and origin_entry is not None:
                 key = (origin_session, origin_entry)
         return Record(self.type, entry, parent, timestamp, head.encode() + self.tail, key)
+
+
+def message_in(record: Record) -> Message | None:
+    """The message in a record; None for other records and for what we cannot read."""
+    body = record.body()
+    if not isinstance(body, MessageEntry):
+        return None
+    try:
+        return decode_message(body.message)
+    except BadRecord:
+        return None

@@ -45,6 +45,15 @@ class Recovery(msgspec.Struct, frozen=True):
     damage: tuple[Damage, ...]
     refusal: str | None
 
+    @property
+    def trouble(self) -> str | None:
+        """What a reader is told that is wrong, in a line."""
+        if self.damage:
+            first = self.damage[0]
+            places = f"{len(self.damage)} damaged places, the first at bytes {first.start} to {first.end}"
+            return f"{places}: {first.reason}"
+        return self.refusal or (None if self.header is not None else "it has no header")
+
 
 class Piece(msgspec.Struct, frozen=True, gc=False):
     """A stretch of the file: an intact record (no `fault`) or bytes that are none.

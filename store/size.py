@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from store.context import build_context
-from store.entries import CustomMessageEntry, MessageEntry
-from store.errors import BadRecord
+from store.entries import CustomMessageEntry
 from store.messages import (
     AssistantMessage,
     BashExecutionMessage,
@@ -16,10 +15,9 @@ from store.messages import (
     TextContent,
     ThinkingContent,
     ToolCall,
-    decode_message,
     text_of,
 )
-from store.records import Record
+from store.records import Record, message_in
 from store.wire import encode
 
 CHARS_PER_TOKEN = 4
@@ -66,17 +64,6 @@ def answered_tokens(path: Sequence[Record]) -> int | None:
 def guessed(chars: int) -> int:
     """Tokens of so many characters, rounded up."""
     return -(-chars // CHARS_PER_TOKEN)
-
-
-def message_in(record: Record) -> Message | None:
-    """The message in a record; None for other records and for what we cannot read."""
-    body = record.body()
-    if not isinstance(body, MessageEntry):
-        return None
-    try:
-        return decode_message(body.message)
-    except BadRecord:
-        return None
 
 
 def message_chars(message: Message) -> int:

@@ -18,7 +18,6 @@ from store.dialects import DIALECTS, Dialect
 from store.events import SHORT_TAGGED, Event
 from store.records import well_formed
 
-WARNINGS = frozenset({"unknown-type"})
 EXIT_OUTCOMES = {0: {"completed"}, 1: {"completed", "failed", "aborted", "lost"}, 3: {"limit_reached", "timed_out"}}
 SIGNAL_STATUSES = frozenset({129, 130, 143})
 READER_LEFT = 141

@@ -13,8 +13,8 @@ from store.messages import (
     ToolResultMessage,
     text_of,
 )
-from store.records import Record
-from store.size import CHARS_PER_TOKEN, guessed, message_chars, message_in
+from store.records import Record, message_in
+from store.size import CHARS_PER_TOKEN, guessed, message_chars
 
 RESERVE_TOKENS = 16_384
 KEEP_TOKENS = 20_000

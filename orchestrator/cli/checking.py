@@ -107,7 +107,7 @@ def _of_the_tree(stored: Stored, session_id: str) -> Iterator[Skipped]:
     report = usage_report(stored, session_id)
     if not report.verified and not stored.troubles:
         apart = report.difference
-        money = f"${exact_dollars(apart.total_pico).lstrip('$')}"
+        money = exact_dollars(apart.total_pico)
         yield Skipped(
             1, 0, f"its total and the sum of what its sessions cost are {money}, {apart.tokens} tokens, apart"
         )

@@ -32,7 +32,7 @@ class _Lane:
 
 @attrs.define
 class Http:
-    """The connections of one host to all providers; `opened_http` closes them.
+    """The connections of one host to all providers; who opens them calls `aclose`.
 
     `uses_environment` takes proxies and certificates from the usual variables. `now_s` is Unix time, for dates.
     """

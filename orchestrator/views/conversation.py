@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from orchestrator.views.digest import message_of
 from orchestrator.views.doing import first_argument
 from orchestrator.views.text import one_line, safe_lines
 from store.entries import BranchSummaryEntry, CompactionEntry, CustomMessageEntry
@@ -18,7 +17,7 @@ from store.messages import (
     UserMessage,
     text_of,
 )
-from store.records import Record
+from store.records import Record, message_in
 
 SPOKEN = frozenset({"message", "custom_message", "compaction", "branch_summary"})
 _TEXT_LINES = 40
@@ -43,7 +42,7 @@ def conversation(records: Sequence[Record]) -> list[str]:
 
 def _record_lines(record: Record) -> list[str]:
     if record.type == "message":
-        message = message_of(record)
+        message = message_in(record)
         return ["(a message that cannot be read)"] if message is None else _message_lines(message)
     match record.body():
         case CustomMessageEntry() as custom:

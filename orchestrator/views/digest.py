@@ -13,20 +13,16 @@ from store.entries import (
     ChildSpawnedEntry,
     CustomMessageEntry,
     MailEntry,
-    MessageEntry,
     ModelChangeEntry,
     RunSettledEntry,
     SessionInfoEntry,
     SessionStateEntry,
 )
-from store.errors import BadRecord
 from store.messages import (
-    Message,
     UserMessage,
-    decode_message,
     text_of,
 )
-from store.records import Record
+from store.records import Record, message_in
 from store.repair import Node
 from store.times import unix_s
 
@@ -193,24 +189,13 @@ _READERS = {
 
 
 def _first_words(record: Record) -> str | None:
-    message = message_of(record)
+    message = message_in(record)
     return text_of(message.content)[:_PROMPT_CHARS] if isinstance(message, UserMessage) else None
 
 
 def prompt_words(spawned: ChildSpawnedEntry | None) -> str | None:
     """The first words of the prompt that a child was born with."""
     return None if spawned is None else spawned.prompt[:_PROMPT_CHARS]
-
-
-def message_of(record: Record) -> Message | None:
-    """The message in a record; None for other records and for what we cannot read."""
-    body = record.body()
-    if not isinstance(body, MessageEntry):
-        return None
-    try:
-        return decode_message(body.message)
-    except BadRecord:
-        return None
 
 
 def answer_line(path: list[Record]) -> str | None:

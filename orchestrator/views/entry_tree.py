@@ -6,7 +6,6 @@ from typing import Protocol
 import attrs
 import msgspec
 
-from orchestrator.views.digest import message_of
 from orchestrator.views.doing import first_argument
 from orchestrator.views.text import cells, cut, one_line
 from orchestrator.views.tree_text import signs
@@ -21,7 +20,7 @@ from store.entries import (
     ThinkingLevelChangeEntry,
 )
 from store.messages import AssistantMessage, BashExecutionMessage, text_of
-from store.records import Record
+from store.records import Record, message_in
 
 _TEXT_CHARS = 200
 _KIND_CELLS = 12
@@ -161,7 +160,7 @@ def _said(record: Record) -> tuple[str, str]:
 
 
 def _message(record: Record) -> tuple[str, str]:
-    message = message_of(record)
+    message = message_in(record)
     match message:
         case None:
             return "message", "(it cannot be read)"

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from orchestrator.views.digest import message_of
 from orchestrator.views.doing import first_argument
 from orchestrator.views.money import exact_money, tokens
 from orchestrator.views.rows import AgentRow, tree_rows
@@ -26,7 +25,7 @@ from store.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from store.records import Record
+from store.records import Record, message_in
 from store.repair import Node
 from store.tree import EntryTree
 
@@ -113,7 +112,7 @@ def _conversation(node: Node, names: Mapping[str, str]) -> Iterator[str]:
     """The path to where the session stands, each result inside of the call that it answers."""
     tree: EntryTree = node.tree
     path = tree.path()
-    messages = {record.id: message for record in path if (message := message_of(record)) is not None}
+    messages = {record.id: message for record in path if (message := message_in(record)) is not None}
     results = _results(list(messages.values()))
     shown = {id(result) for result in results.values()}
     on_path = {record.id for record in path}

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import attrs
 
-from orchestrator.views.digest import message_of
 from orchestrator.views.money import decimal_dollars
 from orchestrator.views.stored import Stored, members, subtree
 from orchestrator.views.usage_report import UsageNode, usage_report
@@ -12,7 +11,7 @@ from store.attribution import billed_usage, own_records
 from store.entries import ModelChangeEntry, UsageEntry
 from store.errors import BadUsage
 from store.messages import AssistantMessage
-from store.records import Record
+from store.records import Record, message_in
 from store.repair import Node
 from store.usage import NOTHING, Spend, spend_of
 
@@ -94,7 +93,7 @@ def _by_model(node: Node) -> dict[str, _Line]:
 def _model(record: Record) -> str:
     """The model of a billed entry; empty for summaries, which do not say."""
     said: AssistantMessage | UsageEntry | None = None
-    if record.type == "message" and isinstance(message := message_of(record), AssistantMessage):
+    if record.type == "message" and isinstance(message := message_in(record), AssistantMessage):
         said = message
     elif record.type == "usage" and isinstance(body := record.body(), UsageEntry):
         said = body

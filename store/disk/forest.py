@@ -71,15 +71,9 @@ def read_node(fs: Fs, home: Home, session_id: str) -> tuple[Node | None, str | N
         return None, "its journal is missing"
     except (OSError, StoreError) as error:
         return None, str(error)
-    trouble = recovery.refusal
-    if recovery.damage:
-        first = recovery.damage[0]
-        trouble = (
-            f"{len(recovery.damage)} damaged places, the first at bytes {first.start} to {first.end}: {first.reason}"
-        )
     if recovery.header is None:
-        return None, trouble or "it has no header"
-    return Node(recovery.header, EntryTree.of(list(decoded(recovery.records)), recovery.header)), trouble
+        return None, recovery.trouble
+    return Node(recovery.header, EntryTree.of(list(decoded(recovery.records)), recovery.header)), recovery.trouble
 
 
 def decoded(lines: tuple[bytes, ...]) -> Iterator[Record]:
@@ -112,11 +106,6 @@ def read_tree(fs: Fs, home: Home, root_id: str) -> StoredTree:
     state = liveness(fs, home, root_id)
     plan: list[Fix] = repair_plan(nodes, root_id) if state.state == "dead" else []
     return StoredTree(root_id, with_fixes(nodes, plan), troubles, state, len(plan))
-
-
-def tree_ids(all_headers: list[Header]) -> list[str]:
-    """The roots among sessions, the oldest first."""
-    return [header.id for header in all_headers if header.root_session_id is None]
 
 
 class NoSuchSession(StoreError):

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -212,6 +213,29 @@ def read_whole(fs: Fs, fd: int, size: int) -> bytes:
         parts.append(part)
         offset += len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def kept_beside(fs: Fs, path: Path, kind: str, data: bytes) -> Path:
+    """A durable copy of bytes of a file, beside it as `<name>.<kind>-<n>`, before they are cut or replaced."""
+    number = 1
+    while True:
+        kept = path.with_name(f"{path.name}.{kind}-{number}")
+        try:
+            fd, _ = open_own(fs, kept, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL)
+            break
+        except FileExistsError:
+            number += 1
+    try:
+        write_whole(fs, fd, data)
+        fs.fdatasync(fd)
+        fs.sync_dir(path.parent)
+    except BaseException:
+        with suppress(OSError):  # or a full disk would gather one more at every try
+            fs.unlink(kept)
+        raise
+    finally:
+        fs.close(fd)
+    return kept
 
 
 def write_whole(fs: Fs, fd: int, data: bytes) -> None:

@@ -40,10 +40,6 @@ class Home:
         return self.root / "catalog.db"
 
     @property
-    def run_dir(self) -> Path:
-        return self.root / "run"
-
-    @property
     def artifacts(self) -> Path:
         return self.root / "session-artifacts"
 

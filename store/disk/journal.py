@@ -10,7 +10,7 @@ import attrs
 import msgspec
 
 from store.disk.descriptors import DescriptorCache
-from store.disk.fs import Fs, Stat, open_own, read_whole, write_whole
+from store.disk.fs import Fs, Stat, kept_beside, open_own, read_whole, write_whole
 from store.entries import FRAMING, Header
 from store.errors import JournalDamaged, JournalPoisoned, JournalRefused, StoreError
 from store.frame import COMMITS, PART, U32_MAX, seal, seed
@@ -287,7 +287,7 @@ class Journal:
     def _repair_tail(self, fd: int, data: bytes, recovery: Recovery) -> None:
         if recovery.torn is not None:
             start, end = recovery.torn
-            _save(self.fs, self.path, data[start:end])
+            kept_beside(self.fs, self.path, "torn", data[start:end])
             self.fs.truncate(fd, start)
             self._size_bytes = start
         # Whoever wrote this may have died before its flush. Never build on bytes, or on a name, that are not durable.
@@ -325,21 +325,3 @@ def _refuse(path: Path, recovery: Recovery) -> None:
             f"{path}: expected every acknowledged record, found damage at bytes {places}{more}. Nothing was changed; "
             "the rest can be read. `sapwood sessions check` lists it, `sapwood sessions repair` writes a new file"
         )
-
-
-def _save(fs: Fs, path: Path, torn: bytes) -> None:
-    """Keep bytes that are about to be cut in `<name>.torn-<n>`, durably."""
-    number = 1
-    while True:
-        saved = path.with_name(f"{path.name}.torn-{number}")
-        try:
-            fd, _ = open_own(fs, saved, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL)
-            break
-        except FileExistsError:
-            number += 1
-    try:
-        write_whole(fs, fd, torn)
-        fs.fdatasync(fd)
-        fs.sync_dir(path.parent)
-    finally:
-        fs.close(fd)

@@ -1,7 +1,6 @@
 """A damaged journal is written anew from what is intact, under the lock of its tree; the old file stays beside it."""
 
 import os
-from contextlib import suppress
 from pathlib import Path
 
 import attrs
@@ -9,7 +8,7 @@ import msgspec
 
 from store.checks import Check, check_journal
 from store.disk.forest import decoded
-from store.disk.fs import Fs, open_own, read_whole, write_whole
+from store.disk.fs import Fs, kept_beside, open_own, read_whole
 from store.disk.home import Home
 from store.disk.journal import read_journal
 from store.disk.landing import write_journal
@@ -32,7 +31,6 @@ class Repaired:
     session_id: str
     check: Check
     kept: Path | None = None
-    is_header_made: bool = False
 
 
 def read_check(fs: Fs, home: Home, session_id: str) -> Check:
@@ -62,7 +60,7 @@ def repair_journal(fs: Fs, home: Home, session_id: str, lock: TreeLock, since: s
         return Repaired(session_id, check)
     header = check.header or encode(_made_header(fs, home, session_id, check.records))
     epoch = lock.raise_epoch(check.recovery.epoch + 1)
-    kept = _keep(fs, path, data)
+    kept = kept_beside(fs, path, "damaged", data)
     note = _note(header, check, kept, since)
     aside = path.with_name(f"{path.name}.repairing")
     fd, _ = open_own(fs, aside, os.O_RDWR | os.O_APPEND | os.O_CREAT)
@@ -78,7 +76,7 @@ def repair_journal(fs: Fs, home: Home, session_id: str, lock: TreeLock, since: s
     except FileNotFoundError:
         pass
     fs.sync_dir(path.parent)
-    return Repaired(session_id, check, kept, is_header_made=check.header is None)
+    return Repaired(session_id, check, kept)
 
 
 def root_of_damaged(fs: Fs, home: Home, session_id: str) -> str:
@@ -129,26 +127,3 @@ def _note(header: bytes, check: Check, kept: Path, since: str) -> Record:
     lost = [{"offset": gap.offset, "end": gap.end, "reason": gap.reason} for gap in check.gaps]
     body = CustomEntry(custom_type=NOTE, data={"kept": kept.name, "lost": lost})
     return Draft.of(body).record(tree.next_ids(1)[0], tree.leaf_id, since)
-
-
-def _keep(fs: Fs, path: Path, data: bytes) -> Path:
-    """A durable copy of the damaged file, beside it, in a name of its own."""
-    number = 1
-    while True:
-        kept = path.with_name(f"{path.name}.damaged-{number}")
-        try:
-            fd, _ = open_own(fs, kept, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL)
-            break
-        except FileExistsError:
-            number += 1
-    try:
-        write_whole(fs, fd, data)
-        fs.fdatasync(fd)
-        fs.sync_dir(path.parent)
-    except BaseException:
-        with suppress(OSError):
-            fs.unlink(kept)
-        raise
-    finally:
-        fs.close(fd)
-    return kept

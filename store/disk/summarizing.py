@@ -86,13 +86,9 @@ def _read(fs: Fs, fd: int, found: Stat, before: Known | None, session_id: str = 
 def _examined(fs: Fs, fd: int, found: Stat, session_id: str) -> Known:
     stamp = Stamp(found.inode, found.size, found.mtime_ns)
     recovery = examine(read_whole(fs, fd, found.size), session_id)
-    trouble = recovery.refusal or ""
-    if recovery.damage:
-        first = recovery.damage[0]
-        places = f"{len(recovery.damage)} damaged places, the first at bytes {first.start} to {first.end}"
-        trouble = f"{places}: {first.reason}"
+    trouble = recovery.trouble or ""
     if recovery.header is None:
-        return _unreadable(session_id, stamp, trouble or "it has no header")
+        return _unreadable(session_id, stamp, trouble)
     summary, said = summarized(recovery.header, list(decoded(recovery.records)), trouble)
     return Known(stamp, Scan(session_id), summary, Rest(can_go_on=False), said=said)
 

@@ -41,10 +41,9 @@ def test_a_relative_place_is_refused(name: str) -> None:
 def test_every_file_has_its_place() -> None:
     home = Home.from_env({"SAPWOOD_HOME": "/s"}, FaultyFs())
 
-    assert [str(path) for path in (home.config_path, home.catalog_path, home.run_dir)] == [
+    assert [str(path) for path in (home.config_path, home.catalog_path)] == [
         "/s/config.toml",
         "/s/catalog.db",
-        "/s/run",
     ]
     assert str(home.journal_path(SESSION)) == f"/s/sessions/{SESSION}.jsonl"
     assert str(home.index_path(SESSION)) == f"/s/sessions/{SESSION}.idx"

@@ -660,3 +660,19 @@ def test_a_file_that_may_not_grow_is_taken_back_to_its_last_record(tmp_path: Pat
     assert (int(code), is_poisoned) == (errno.EFBIG, "False")
     assert int(size) < 10_000
     assert out[1] == f"{seq} None 0"
+
+
+def test_a_full_disk_gathers_no_copies_of_a_torn_tail_and_loses_none() -> None:
+    fs = FaultyFs.holding(str(FOLDER))
+    Journal.create(fs, PATH, HEADER, 1).close()
+    torn = fs.content(PATH) + b"t" * 100
+    fs.plant(PATH, torn)
+    fs.room_bytes = len(torn) + 50
+    for _ in range(3):
+        with pytest.raises(OSError, match="No space left"):
+            Journal.open(fs, PATH, SESSION, epoch=2)
+        assert (fs.listdir(FOLDER), fs.content(PATH), list(fs.fds)) == ([PATH.name], torn, [])
+
+    fs.room_bytes = None
+    Journal.open(fs, PATH, SESSION, epoch=2)[0].close()
+    assert fs.content(PATH.with_name(f"{PATH.name}.torn-1")) == b"t" * 100

@@ -95,7 +95,7 @@ def test_all_that_is_intact_is_in_the_new_file_and_the_old_one_beside_it(line: i
     assert [record.raw for record in after.records[:-1]] == [record.raw for record in before.records]
     assert after.recovery.header is not None
     assert after.recovery.header.id == root.id
-    assert done.is_header_made == (line == 1)
+    assert (done.check.recovery.header is None) == (line == 1)
     note = json.loads(after.records[-1].raw)
     assert note["customType"] == "sapwood.repaired"
     assert note["data"]["kept"] == done.kept.name
