@@ -6,13 +6,13 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import click
 import msgspec
 
+from orchestrator.cli.stdout import leave
 from orchestrator.engine.errors import EngineError, NotOurs, WrongUsage
-from orchestrator.engine.status import READER_GONE
 from orchestrator.views.rows import AgentRow
 from orchestrator.views.stored import Stored, members
 from orchestrator.views.text import escaped_json, safe_lines
@@ -214,9 +214,3 @@ def _fail_if_closed() -> None:
     """Raises OSError where there was no stdout at the start (`>&-`)."""
     if sys.stdout is None:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-
-
-def leave() -> NoReturn:
-    """The reader of stdout went away (`| head -1`): end without a word. At exit Python would flush, and complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    sys.exit(READER_GONE)

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from orchestrator.cli.common import leave
+from orchestrator.cli.stdout import leave
 from orchestrator.engine.errors import EngineError, WrongUsage
 from orchestrator.views.stored import Stored, members, subtree
 from orchestrator.views.text import escaped_json

@@ -3,11 +3,14 @@
 import importlib
 import os
 import sys
-from typing import NoReturn
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import click
 
 from orchestrator import __version__
+from orchestrator.cli.stdout import drop_stdout, leave
 from orchestrator.views.text import sanitize_terminal
 
 # Name → (module, short help). Static, so that `--help` imports no command.
@@ -34,6 +37,18 @@ USAGE = """Run trees of LLM agents.
 Without a command's name everything is given to `run`; see `sapwood run --help`."""
 
 
+class ReaderGone(Exception):
+    """Stands for BrokenPipeError, which click would make a status of 1."""
+
+
+@contextmanager
+def no_broken_pipe() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ReaderGone from error
+
+
 class Commands(click.Group):
     """A group whose commands are imported when they are called."""
 
@@ -46,6 +61,16 @@ class Commands(click.Group):
         module = importlib.import_module(COMMANDS[name][0])
         command: click.Command = module.command
         return command
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with no_broken_pipe():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with no_broken_pipe():
+            return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -84,11 +109,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             sys.exit(130)
         click.echo("Aborted!", err=True)
         sys.exit(1)
+    except (ReaderGone, BrokenPipeError):
+        leave()
     except OSError as error:
-        # Python would flush stdout once more at exit, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        if isinstance(error, BrokenPipeError):
-            sys.exit(141)  # the reader went away (`| head -1`)
+        drop_stdout()
         what = "stdout could not be written" if error.filename is None else os.fsdecode(error.filename)
         click.echo(f"sapwood: {sanitize_terminal(what)}: {error.strerror or error}", err=True)
         sys.exit(1)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from orchestrator.cli.common import home_from_env, known_session, leave, newest_root
+from orchestrator.cli.common import home_from_env, known_session, newest_root
+from orchestrator.cli.stdout import drop_stdout, leave
 from orchestrator.engine.config import load_config
 from orchestrator.engine.errors import EngineError, WrongUsage
 from orchestrator.engine.host import run_job
@@ -227,8 +228,7 @@ def show_end(job: Job, ended: Ended) -> None:
         except BrokenPipeError:
             leave()
         except OSError as error:
-            # At exit Python would flush once more, and fail once more.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            drop_stdout()
             click.echo(f"sapwood: stdout could not be written: {error.strerror}", err=True)
             sys.exit(1)
 

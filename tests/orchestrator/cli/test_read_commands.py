@@ -526,6 +526,19 @@ def test_a_stdout_that_takes_nothing_is_told_without_a_traceback(
     assert re.fullmatch(rb"sapwood: stdout could not be written: [^\n]+\n", done.stderr)
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["usage", "--help"], ["sessions", "list", "-h"]])
+def test_help_that_nobody_reads_ends_without_a_word(arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        command = [sys.executable, "-m", "orchestrator.cli.main", *arguments]
+        done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False, cwd=ROOT)
+    finally:
+        os.close(writer)
+
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 def test_a_validator_whose_reader_leaves_in_the_middle_sees_no_traceback() -> None:
     lines = (STREAMS / "pi.text_openai.jsonl").read_bytes() * 2_000
 
