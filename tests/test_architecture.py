@@ -37,7 +37,13 @@ ROOMS: dict[str, set[str]] = {
     "orchestrator/tools": {"orchestrator", "actors/protocol"} | STORE,
     "orchestrator/dialects": {"orchestrator"} | PURE_STORE,
     "orchestrator/views": {"orchestrator"} | PURE_STORE,
-    "orchestrator/engine": {"orchestrator", "orchestrator/providers", "orchestrator/tools", "orchestrator/dialects"}
+    "orchestrator/engine": {
+        "orchestrator",
+        "orchestrator/providers",
+        "orchestrator/tools",
+        "orchestrator/dialects",
+        "orchestrator/views",
+    }
     | ACTORS
     | STORE,
     "orchestrator/web": {"orchestrator", "orchestrator/views"},
@@ -401,7 +407,7 @@ CASES: list[tuple[Rule, dict[str, str], list[str]]] = [
             "dialects": "store.entries orchestrator",
             "views": "store.entries",
             "engine": "actors.session actors.protocol.mail store store.disk.tail orchestrator.providers.sse "
-            "orchestrator.tools.bash orchestrator.dialects.pi",
+            "orchestrator.tools.bash orchestrator.dialects.pi orchestrator.views.live",
             "web": "orchestrator.views.agents",
             "cli": "orchestrator.engine orchestrator.views orchestrator.web orchestrator.dialects store store.disk",
         }.items()
@@ -414,7 +420,7 @@ CASES: list[tuple[Rule, dict[str, str], list[str]]] = [
             "tools": "actors actors.children orchestrator.providers orchestrator.engine orchestrator.cli",
             "dialects": "store.disk.journal actors.protocol.mail actors orchestrator.views orchestrator.engine",
             "views": "store.disk.journal actors.protocol.mail actors orchestrator.dialects orchestrator.web",
-            "engine": "orchestrator.views orchestrator.web orchestrator.cli tests.helpers examples.trees",
+            "engine": "orchestrator.web orchestrator.cli tests.helpers examples.trees",
             "web": "store store.disk actors orchestrator.engine orchestrator.dialects orchestrator.cli",
             "cli": "actors actors.protocol.mail orchestrator.providers.sse orchestrator.tools.bash",
         }.items()
