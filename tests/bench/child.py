@@ -93,6 +93,7 @@ def workshop(
         read_tree=read,
         journal_path=lambda session: f"/{session}.jsonl",
         artifact_dir=lambda session: f"/artifacts/{session}",
+        find_models=lambda words: (),
         system_prompt=lambda row: "",
     )
 
