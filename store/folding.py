@@ -1,7 +1,7 @@
 """A session's records folded into its summary: once, front to back, and on from where it came to."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -24,14 +24,14 @@ from store.entries import (
 )
 from store.messages import AssistantMessage, Message, UserMessage, text_of
 from store.records import Record, message_in
+from store.repair import Node
 from store.size import context_tokens, guessed, message_chars
 from store.summary import LINE_CHARS, Rest, Summary, begun
 from store.tally import Tally
 from store.times import unix_s
-from store.tree import EntryTree
 
 Said = tuple[int, str, str]
-ARCHIVED = frozenset({"archived", "sleep", "hidden"})
+_ARCHIVED = frozenset({"archived", "sleep", "hidden"})
 PROMPT_CHARS = 8_000
 """Of each prompt so much can be searched."""
 _PENDING = 64
@@ -192,7 +192,7 @@ class Fold:
             found.model = f"{known.provider}/{known.model}" if known.provider else known.model
         if not isinstance(message, AssistantMessage):
             return
-        found.answer, found.answer_error = _first_line(message.text), message.error_message
+        found.answer, found.answer_error = first_line(message.text), message.error_message
         usage = message.usage
         if found.entries > self.tally.inherited:
             self.tally.bill(record, found.entries, usage)
@@ -269,7 +269,7 @@ class Fold:
 
     def _session_state(self, record: Record) -> None:
         if isinstance(body := record.body(), SessionStateEntry):
-            self.summary.is_archived = body.state.get("status") in ARCHIVED
+            self.summary.is_archived = body.state.get("status") in _ARCHIVED
 
     def _agent_status(self, record: Record) -> None:
         if isinstance(body := record.body(), AgentStatusEntry):
@@ -293,23 +293,26 @@ _READERS: dict[str, Callable[[Fold, Record], None]] = {
 }
 
 
-def summarized(header: Header, records: Sequence[Record], trouble: str = "") -> tuple[Summary, list[Said]]:
-    """The summary out of all records at once, and what was said: for journals that are damaged, or another program's."""
-    fold = Fold.of(header)
-    for record in records:
+def summarized(node: Node, trouble: str = "") -> tuple[Summary, list[Said]]:
+    """The summary out of all records at once, and what was said: exact also for a journal that is damaged, or another's."""
+    fold = Fold.of(node.header)
+    for record in node.records:
         fold.add(record)
     found, _ = fold.finished()
-    known, tree = account(header, records), EntryTree.of(list(records), header)
-    path = tree.path()
-    found.own, found.total, found.leaf_id, found.trouble = known.own, known.total, tree.leaf_id, trouble
+    if fold.is_unsure:
+        known = account(node.header, node.records)
+        found.own, found.total = known.own, known.total
+    path = node.tree.path()
+    found.leaf_id, found.trouble = node.tree.leaf_id, trouble
     found.context_tokens = context_tokens(path)
     found.answer = found.answer_error = None
     if (message := last_assistant(path)) is not None:
-        found.answer, found.answer_error = _first_line(message.text), message.error_message
+        found.answer, found.answer_error = first_line(message.text), message.error_message
     return found, fold.said
 
 
-def _first_line(text: str) -> str | None:
+def first_line(text: str) -> str | None:
+    """The first line with text in it, as far as a list shows it."""
     lines = (line.strip() for line in text.split("\n"))
     return next((line[:LINE_CHARS] for line in lines if line), None)
 

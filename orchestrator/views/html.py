@@ -9,7 +9,7 @@ import msgspec
 from orchestrator.views.doing import first_argument
 from orchestrator.views.money import exact_money, tokens
 from orchestrator.views.rows import AgentRow, tree_rows
-from orchestrator.views.stored import Stored
+from orchestrator.views.stored import Stored, subtree
 from orchestrator.views.text import one_line, safe_lines
 from orchestrator.views.tree_text import title
 from store.entries import BranchSummaryEntry, ChildSettledEntry, ChildSpawnedEntry, CompactionEntry, CustomMessageEntry
@@ -49,7 +49,7 @@ article>details>summary{font-size:1.2rem}
 
 def html_page(stored: Stored, session_id: str, now: float) -> Iterator[str]:
     """The page in pieces. `session_id` is in the tree; what is below it follows in sections of its own."""
-    rows = _subtree(tree_rows(stored, now), session_id)
+    rows = subtree(tree_rows(stored, now), session_id)
     head = title(rows[0]) if rows else short(session_id)
     yield (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -70,16 +70,6 @@ def html_page(stored: Stored, session_id: str, now: float) -> Iterator[str]:
             yield from _conversation(node, names)
         yield "</details></article>\n"
     yield "</body></html>\n"
-
-
-def _subtree(rows: list[AgentRow], session_id: str) -> list[AgentRow]:
-    place = next((place for place, row in enumerate(rows) if row.session_id == session_id), None)
-    if place is None:
-        return []
-    end = place + 1
-    while end < len(rows) and rows[end].depth > rows[place].depth:
-        end += 1
-    return rows[place:end]
 
 
 def _usage(rows: Sequence[AgentRow]) -> str:

@@ -1,17 +1,16 @@
 """One row per session: what lists, trees, the dashboard and `--json` show of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
-from orchestrator.views.digest import Digest, digest, prompt_words
 from orchestrator.views.doing import Activity, activity
 from orchestrator.views.spent import Spent, spent
 from orchestrator.views.states import State, state
-from orchestrator.views.stored import Member, Stored, members
+from orchestrator.views.stored import Member, Stored, members, summary_of
 from store.context import dangling_calls, last_assistant
-from store.size import context_tokens
+from store.summary import Summary
 from store.times import unix_s
 from store.usage import Spend, Usage, usage_of
 
@@ -88,44 +87,70 @@ def tree_rows(stored: Stored, now: float) -> list[AgentRow]:
 
 
 def _row(stored: Stored, member: Member, below: list[AgentRow], spend: Spent, now: float) -> AgentRow:
-    node = member.node
-    read = None if node is None else digest(node)
-    status = _status(stored, member, read, below)
-    outcome = _outcome(member, read, status)
-    known = read or Digest()
-    is_working = status in {"running", "waiting"}
-    shown = state(status, outcome, known.task_state)
+    found = summary_of(member, stored.root_id)
+    status = _status(stored, member, found, below)
+    outcome = _outcome(found, status)
+    shown = state(status, outcome, found.task_state)
+    end_s = now if status in {"running", "waiting"} else unix_s(found.modified or "")
+    return row_of(
+        found,
+        status,
+        outcome,
+        activity(stored, member, found, shown, [row.state.is_working for row in below]),
+        spend,
+        below,
+        stored.folder,
+        elapsed_ms=_elapsed_ms(found, end_s),
+        host_pid=stored.pid if stored.owner != "dead" else None,
+        is_read=member.node is not None,
+    )
+
+
+def row_of(
+    found: Summary,
+    status: Status,
+    outcome: str | None,
+    doing: Activity | None,
+    spend: Spent,
+    below: Sequence[AgentRow],
+    folder: str,
+    *,
+    elapsed_ms: int | None,
+    host_pid: int | None = None,
+    is_read: bool = True,
+) -> AgentRow:
+    """The row of a session with the rows of its children in `below`. `is_read`: its journal says what is in `found`."""
     return AgentRow(
-        session_id=member.session_id,
-        parent_session_id=member.parent_id,
-        root_session_id=stored.root_id,
-        name=known.name or (member.spawned.name if member.spawned else None),
-        depth=member.depth,
+        session_id=found.session_id,
+        parent_session_id=found.parent_id,
+        root_session_id=found.root_id,
+        name=found.name or None,
+        depth=found.depth,
         status=status,
         outcome=outcome,
-        model=known.model or (member.spawned.model if member.spawned else None),
-        cwd=node.header.cwd if node else None,
-        created=node.header.timestamp if node else None,
-        modified=known.last_at,
-        elapsed_ms=known.elapsed_ms(now if is_working else _end_of(known)),
-        last_event_at=known.last_at,
-        message_count=read.messages if read else None,
-        context_tokens=context_tokens(node.tree.path()) if node else None,
+        model=found.model or None,
+        cwd=found.cwd if is_read else None,
+        created=found.created if is_read else None,
+        modified=found.modified,
+        elapsed_ms=elapsed_ms,
+        last_event_at=found.modified,
+        message_count=found.messages if is_read else None,
+        context_tokens=found.context_tokens,
         context_window=None,
         own=_usage(spend.own),
         total=_usage(spend.total),
         unpriced_models=tuple(sorted(spend.total.unpriced)) if spend.total else (),
-        summary=known.summary or known.prompt or prompt_words(member.spawned),
-        task_state=known.task_state,
-        activity=activity(stored, member, known, shown, [row.state.is_working for row in below]),
+        summary=found.summary or found.first_prompt,
+        task_state=found.task_state,
+        activity=doing,
         retry=None,
-        queued=len(read.waiting_mail) if read else None,
-        turns=read.turns if read else None,
+        queued=found.queued if is_read else None,
+        turns=found.turns if is_read else None,
         working=sum(row.working + row.state.is_working for row in below),
         descendants=sum(row.descendants + 1 for row in below),
-        issues=sum(row.issues for row in below) + shown.is_issue,
-        host_pid=stored.pid if stored.owner != "dead" else None,
-        path=f"{stored.folder}/{member.session_id}.jsonl" if stored.folder else None,
+        issues=sum(row.issues for row in below) + state(status, outcome, found.task_state).is_issue,
+        host_pid=host_pid,
+        path=f"{folder}/{found.session_id}.jsonl" if folder else None,
     )
 
 
@@ -133,25 +158,28 @@ def _usage(spend: Spend | None) -> Usage | None:
     return None if spend is None else usage_of(spend)
 
 
-def _end_of(read: Digest) -> float | None:
-    return unix_s(read.last_at) if read.last_at else None
+def _elapsed_ms(found: Summary, end_s: float | None) -> int | None:
+    """Time at work, pauses between runs left out. `end_s`: when the open run ended, or the time now."""
+    worked = found.worked_s
+    if found.open_since is not None and end_s is not None:
+        worked = (worked or 0.0) + max(0.0, end_s - found.open_since)
+    return None if worked is None else int(worked * 1000)
 
 
-def _status(stored: Stored, member: Member, read: Digest | None, below: list[AgentRow]) -> Status:
+def _status(stored: Stored, member: Member, found: Summary, below: list[AgentRow]) -> Status:
     if member.session_id in stored.troubles:
         return "damaged"
-    if read is None or member.node is None:
+    if member.node is None:
         return _status_without_journal(stored, member)
-    if read.is_open:
+    if found.is_open:
         if stored.owner != "alive":
             return "lost" if stored.owner == "dead" else "unknown"
         return "waiting" if _waits(member, below) else "running"
-    if read.is_archived:
+    if found.is_archived:
         return "archived"
-    if stored.owner == "alive" and member.spawned is not None and read.last_run is None:
+    if stored.owner == "alive" and member.spawned is not None and found.outcome is None:
         return "waiting"
-    is_lost = read.last_run is not None and read.last_run.outcome == "lost"
-    return "lost" if is_lost and stored.owner != "alive" else "idle"
+    return "lost" if found.outcome == "lost" and stored.owner != "alive" else "idle"
 
 
 def _status_without_journal(stored: Stored, member: Member) -> Status:
@@ -171,13 +199,11 @@ def _waits(member: Member, below: list[AgentRow]) -> bool:
     return answer is not None and answer.stop_reason != "error" and not dangling_calls(path)
 
 
-def _outcome(member: Member, read: Digest | None, status: Status) -> str | None:
+def _outcome(found: Summary, status: Status) -> str | None:
     """Of the last run; None while one is open or none has been."""
     if status == "lost":
         return "lost"
-    if read is not None:
-        return None if read.is_open or read.last_run is None else read.last_run.outcome
-    return member.settled.outcome if member.settled and status != "waiting" else None
+    return None if found.is_open or status == "waiting" else found.outcome
 
 
 def by_id(rows: list[AgentRow]) -> Mapping[str, AgentRow]:

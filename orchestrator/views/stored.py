@@ -1,12 +1,14 @@
 """A stored tree in plain values: what the views are made from."""
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol, TypeVar
 
 import attrs
 
 from store.entries import ChildSettledEntry, ChildSpawnedEntry
+from store.folding import first_line, summarized
 from store.repair import Node, own_children
+from store.summary import LINE_CHARS, Summary
 
 OwnerState = Literal["alive", "dead", "unknown"]
 
@@ -76,12 +78,42 @@ def members(stored: Stored) -> list[Member]:
     return found
 
 
-def subtree(all_members: list[Member], session_id: str) -> list[Member]:
+def summary_of(member: Member, root_id: str) -> Summary:
+    """What its journal says of a session; where that is silent, what its parent's says. Its place is the one in this tree."""
+    spawned, settled = member.spawned, member.settled
+    if member.node is not None:
+        found, _ = summarized(member.node)
+        found.root_id, found.parent_id, found.depth = root_id, member.parent_id, member.depth
+    else:
+        found = Summary(member.session_id, root_id, member.parent_id, member.depth, cwd="", created="")
+        if settled is not None:
+            found.outcome, found.run_error = settled.outcome, settled.error_message
+            found.answer = first_line(settled.text)
+    if spawned is not None:
+        found.name, found.model = found.name or spawned.name, found.model or spawned.model
+        found.first_prompt = found.first_prompt or spawned.prompt[:LINE_CHARS]
+    return found
+
+
+class Placed(Protocol):
+    """One of a tree, in a list that has parents before their children."""
+
+    @property
+    def session_id(self) -> str: ...
+
+    @property
+    def depth(self) -> int: ...
+
+
+T = TypeVar("T", bound=Placed)
+
+
+def subtree(tree: Sequence[T], session_id: str) -> list[T]:
     """`session_id` and what is below it; empty if it is not in the tree."""
-    for place, member in enumerate(all_members):
-        if member.session_id == session_id:
+    for place, top in enumerate(tree):
+        if top.session_id == session_id:
             end = place + 1
-            while end < len(all_members) and all_members[end].depth > member.depth:
+            while end < len(tree) and tree[end].depth > top.depth:
                 end += 1
-            return all_members[place:end]
+            return list(tree[place:end])
     return []

@@ -2,9 +2,8 @@
 
 import msgspec
 
-from orchestrator.views.digest import digest
 from orchestrator.views.spent import Spent, own_sum, spent
-from orchestrator.views.stored import Member, Stored, members, subtree
+from orchestrator.views.stored import Member, Stored, members, subtree, summary_of
 from store.usage import NOTHING, Spend, Usage, spend_of, usage_of
 
 
@@ -67,30 +66,22 @@ def usage_report(stored: Stored, session_id: str | None = None) -> UsageReport:
     is_verified = is_whole and all(each.is_verifiable for each in shown) and total == own_sum(shown)
     return UsageReport(
         root_session_id=stored.root_id,
-        nodes=tuple(_node(member, spends[member.session_id]) for member in part),
+        nodes=tuple(_node(member, spends[member.session_id], stored.root_id) for member in part),
         total=None if total is None else usage_of(total),
         verified=is_verified,
         unrepaired=stored.unrepaired,
     )
 
 
-def _node(member: Member, spend: Spent) -> UsageNode:
-    read = digest(member.node) if member.node else None
-    name = model = outcome = None
-    if member.spawned is not None:
-        name, model = member.spawned.name, member.spawned.model
-    if read is not None:
-        name, model = read.name or name, read.model or model
-        outcome = read.last_run.outcome if read.last_run and not read.is_open else None
-    elif member.settled is not None:
-        outcome = member.settled.outcome
+def _node(member: Member, spend: Spent, root_id: str) -> UsageNode:
+    found = summary_of(member, root_id)
     return UsageNode(
         session_id=member.session_id,
         parent_session_id=member.parent_id,
-        name=name,
+        name=found.name,
         depth=member.depth,
-        model=model,
-        outcome=outcome,
+        model=found.model,
+        outcome=None if found.is_open else found.outcome,
         own=None if spend.own is None else usage_of(spend.own),
         total=None if spend.total is None else usage_of(spend.total),
         unpriced_models=tuple(sorted(spend.total.unpriced)) if spend.total else (),

@@ -14,6 +14,7 @@ from store.entries import Header
 from store.errors import BadRecord, StoreError
 from store.frame import body
 from store.records import Record, read_record
+from store.recovery import Recovery
 from store.repair import Fix, Node, children_of, repair_plan, with_fixes
 from store.tree import EntryTree
 
@@ -71,9 +72,14 @@ def read_node(fs: Fs, home: Home, session_id: str) -> tuple[Node | None, str | N
         return None, "its journal is missing"
     except (OSError, StoreError) as error:
         return None, str(error)
+    return node_of(recovery), recovery.trouble
+
+
+def node_of(recovery: Recovery) -> Node | None:
+    """The session that a journal holds; None where its header cannot be read."""
     if recovery.header is None:
-        return None, recovery.trouble
-    return Node(recovery.header, EntryTree.of(list(decoded(recovery.records)), recovery.header)), recovery.trouble
+        return None
+    return Node(recovery.header, EntryTree.of(list(decoded(recovery.records)), recovery.header))
 
 
 def decoded(lines: tuple[bytes, ...]) -> Iterator[Record]:

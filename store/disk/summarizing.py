@@ -5,7 +5,7 @@ import os
 import attrs
 
 from store.disk.folder import NO_STAMP, Stamp
-from store.disk.forest import decoded
+from store.disk.forest import node_of
 from store.disk.fs import Fs, Stat, open_own, read_whole
 from store.disk.home import Home
 from store.disk.scan import Scan
@@ -87,9 +87,10 @@ def _examined(fs: Fs, fd: int, found: Stat, session_id: str) -> Known:
     stamp = Stamp(found.inode, found.size, found.mtime_ns)
     recovery = examine(read_whole(fs, fd, found.size), session_id)
     trouble = recovery.trouble or ""
-    if recovery.header is None:
+    node = node_of(recovery)
+    if node is None:
         return _unreadable(session_id, stamp, trouble)
-    summary, said = summarized(recovery.header, list(decoded(recovery.records)), trouble)
+    summary, said = summarized(node, trouble)
     return Known(stamp, Scan(session_id), summary, Rest(can_go_on=False), said=said)
 
 

@@ -1,21 +1,22 @@
-"""The summary of a session: the same as the views make of all its records, and the same wherever a fold was interrupted."""
+"""The summary of a session: what a second look at all its records says, and the same wherever a fold was interrupted."""
 
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.views.digest import answer_line, digest
 from store.attribution import account
 from store.context import last_assistant
 from store.entries import ChildSpawnedEntry, ForkedFrom, Header
-from store.folding import Fold, summarized
+from store.folding import Fold, first_line, summarized
 from store.ids import entry_id
 from store.records import Record, read_record
-from store.repair import Node, own_children, runs
+from store.repair import Node, own_children
 from store.size import context_tokens
 from store.summary import Rest, Summary
+from store.times import unix_s
 from store.tree import EntryTree
 
 Shape = tuple[str, dict[str, Any], int, int]
@@ -34,7 +35,7 @@ usages = st.builds(
     st.sampled_from([0, 0.5, 1e-6]),
     st.sampled_from(["", "", "m"]),
 )
-delivers = st.sampled_from(
+deliveries = st.sampled_from(
     [{}, {"details": {"delivers": ["m1"]}}, {"details": {"delivers": ["m2", 5, "m1"]}}, {"details": 1}]
 )
 
@@ -44,7 +45,7 @@ def message(role: str, **members: Any) -> dict[str, Any]:
 
 
 shapes: st.SearchStrategy[tuple[str, dict[str, Any]]] = st.one_of(
-    st.builds(lambda text, more: ("message", message("user", content=text, **more)), words, delivers),
+    st.builds(lambda text, more: ("message", message("user", content=text, **more)), words, deliveries),
     st.builds(
         lambda text, usage, stop: (
             "message",
@@ -68,7 +69,7 @@ shapes: st.SearchStrategy[tuple[str, dict[str, Any]]] = st.one_of(
             message("toolResult", toolCallId="c", content=[{"type": "text", "text": text}], **more),
         ),
         words,
-        delivers,
+        deliveries,
     ),
     st.just(("message", message("bashExecution", command="ls", output="x"))),
     st.sampled_from(
@@ -82,7 +83,7 @@ shapes: st.SearchStrategy[tuple[str, dict[str, Any]]] = st.one_of(
     st.builds(
         lambda text, more: ("custom_message", {"customType": "t", "content": text, "display": True, **more}),
         words,
-        delivers,
+        deliveries,
     ),
     st.sampled_from(
         [("mail", {"messageId": name, "from": "user", "mode": "steer", "content": "x"}) for name in ("m1", "m2", "m3")]
@@ -182,36 +183,83 @@ def fold_of(header: Header, records: list[Record]) -> Fold:
     return fold
 
 
-def same_as_views(found: Summary, header: Header, records: list[Record]) -> None:
+def role(entry: dict[str, Any]) -> str:
+    message = entry.get("message")
+    return message.get("role", "") if isinstance(message, dict) else ""
+
+
+def begins_run(entry: dict[str, Any]) -> bool:
+    return entry["type"] == "custom_message" or (entry["type"] == "message" and role(entry) != "bashExecution")
+
+
+def delivers(entry: dict[str, Any]) -> list[Any]:
+    message = entry.get("message")
+    details = message.get("details") if isinstance(message, dict) else entry.get("details")
+    return details.get("delivers", []) if isinstance(details, dict) else []
+
+
+def asked_again(header: Header, records: list[Record]) -> dict[str, Any]:
+    """Parts of a summary, each found by a look of its own at all entries."""
+    entries = [msgspec.json.decode(record.raw) for record in records]
+    own = entries[header.forked_from.records if header.forked_from else 0 :]
+    ends = [place for place, entry in enumerate(own) if entry["type"] == "run_settled"]
+    parts = [own[start:end] for start, end in pairwise([0, *(end + 1 for end in ends), len(own)])]
+    begins = [next((entry["timestamp"] for entry in part if begins_run(entry)), None) for part in parts]
+    worked = [
+        max(0.0, (unix_s(own[end]["timestamp"]) or 0.0) - (unix_s(begin) or 0.0))
+        for begin, end in zip(begins, ends, strict=False)
+        if begin is not None
+    ]
+    models = [f"q/{entry['modelId']}" for entry in entries if entry["type"] == "model_change"]
+    spoken = [entry["message"] for entry in entries if role(entry) == "assistant"]
+    states = [entry["state"]["status"] for entry in own if entry["type"] == "session_state"]
+    statuses = [place for place, entry in enumerate(own) if entry["type"] == "agent_status"]
+    told = [own[place]["status"]["summary"] for place in statuses if own[place]["status"]["summary"] == "s"]
+    is_asking = bool(statuses) and not any(map(begins_run, own[statuses[-1] :]))
+    late = {
+        entry["messageId"]
+        for place, entry in enumerate(own)
+        if entry["type"] == "mail" and not any(entry["messageId"] in delivers(later) for later in own[place:])
+    }
+    return {
+        "name": [header.name, *(entry.get("name") for entry in own if entry["type"] == "session_info")][-1],
+        "model": models[-1] if models else next(("p/m" if each.get("provider") else "odd" for each in spoken), None),
+        "first_prompt": next((entry["message"]["content"][:200] for entry in entries if role(entry) == "user"), None),
+        "summary": told[-1] if told else None,
+        "task_state": "needs_input" if is_asking else None,
+        "is_archived": bool(states) and states[-1] in {"archived", "sleep"},
+        "is_open": begins[-1] is not None,
+        "open_since": begins[-1] and unix_s(begins[-1]),
+        "worked_s": sum(worked) if worked else None,
+        "messages": sum(entry["type"] == "message" for entry in entries),
+        "turns": sum(role(entry) == "assistant" for entry in own),
+        "modified": own[-1]["timestamp"] if own else header.timestamp,
+        "queued": len(late),
+        "runs": len(ends),
+        "outcome": own[ends[-1]]["outcome"] if ends else None,
+        "run_error": own[ends[-1]]["errorMessage"] if ends else None,
+        "entries": len(records),
+    }
+
+
+def is_what_the_records_say(found: Summary, header: Header, records: list[Record]) -> None:
+    expected = asked_again(header, records)
+    assert {name: getattr(found, name) for name in expected} == expected
     tree = EntryTree.of(records, header)
-    node = Node(header, tree)
-    read, path = digest(node), tree.path()
-    assert (found.name, found.model, found.first_prompt, found.summary) == (
-        read.name,
-        read.model,
-        read.prompt,
-        read.summary,
-    )
-    assert (found.task_state, found.is_archived, found.is_open) == (read.task_state, read.is_archived, read.is_open)
-    assert (found.messages, found.turns, found.modified) == (read.messages, read.turns, read.last_at)
-    assert (found.open_since, found.worked_s, found.queued) == (read.open_since, read.worked_s, len(read.waiting_mail))
-    assert found.outcome == (read.last_run.outcome if read.last_run else None)
-    assert found.run_error == (read.last_run.error_message if read.last_run else None)
-    assert found.entries == len(records)
-    assert found.children == tuple(child.child_session_id for child in own_children(node))
-    assert found.runs == len(runs(tree.own_records))
+    path = tree.path()
+    assert found.children == tuple(child.child_session_id for child in own_children(Node(header, tree)))
     if len({record.id for record in records}) < len(records):
         return  # of two with one id the tree takes the first, so its path is not what was appended last
     said = last_assistant(path)
     assert found.leaf_id == tree.leaf_id
-    assert found.answer in {None, answer_line(path)}
+    assert found.answer in {None, first_line(said.text) if said else None}
     assert found.answer_error in {None, said.error_message if said else None}
     assert found.context_tokens in {None, context_tokens(path)}
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(drawn, max_size=12), st.integers(0, 4), st.sampled_from([None, "born"]))
-def test_a_summary_is_what_the_views_make_of_the_records(shapes: list[Shape], inherited: int, name: str | None) -> None:
+def test_a_summary_is_what_the_records_say(shapes: list[Shape], inherited: int, name: str | None) -> None:
     header, records = header_of(inherited, name), records_of(shapes)
 
     fold = fold_of(header, records)
@@ -220,9 +268,9 @@ def test_a_summary_is_what_the_views_make_of_the_records(shapes: list[Shape], in
     known = account(header, records)
     assert (found.own, found.total) == (known.own, known.total)
     assert not fold.is_unsure
-    same_as_views(found, header, records)
-    whole, said = summarized(header, records)
-    same_as_views(whole, header, records)
+    is_what_the_records_say(found, header, records)
+    whole, said = summarized(Node(header, EntryTree.of(records, header)))
+    is_what_the_records_say(whole, header, records)
     assert whole.own == found.own
     assert said == fold.said
 
@@ -277,7 +325,7 @@ def test_attributions_of_another_program_are_summed_up_out_of_the_whole(
     header, records = header_of(0, None), records_of([*before, odd, *after])
 
     fold = fold_of(header, records)
-    whole, _ = summarized(header, records)
+    whole, _ = summarized(Node(header, EntryTree.of(records, header)))
 
     assert fold.is_unsure
     assert not fold.finished()[1].can_go_on

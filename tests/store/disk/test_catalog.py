@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from store.disk import catalog, catalog_file, catalog_rows
 from store.disk.catalog import Catalog
-from store.disk.forest import NoSuchSession, decoded
+from store.disk.forest import NoSuchSession, node_of
 from store.disk.fs import RealFs
 from store.disk.home import Home
 from store.disk.journal import Journal, read_journal
@@ -91,8 +91,9 @@ def truth(home: Home) -> dict[str, Summary]:
     found = {}
     for session_id in home.session_ids():
         recovery = read_journal(RealFs(), home.journal_path(session_id), session_id)
-        assert recovery.header is not None
-        found[session_id], _ = summarized(recovery.header, list(decoded(recovery.records)))
+        node = node_of(recovery)
+        assert node is not None
+        found[session_id], _ = summarized(node)
     return found
 
 
@@ -314,8 +315,9 @@ def test_one_session_is_opened_without_a_look_at_the_others(
 
 def truth_of(session: StoredSession) -> Summary:
     recovery = read_journal(RealFs(), session.path, session.id)
-    assert recovery.header is not None
-    return summarized(recovery.header, list(decoded(recovery.records)))[0]
+    node = node_of(recovery)
+    assert node is not None
+    return summarized(node)[0]
 
 
 # --- a catalog that is of no use --------------------------------------------------------------------------------------

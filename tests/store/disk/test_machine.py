@@ -374,7 +374,7 @@ class Store(RuleBasedStateMachine):
         for session_id in self.home.session_ids():
             node, _ = read_node(self.fs, self.home, session_id)
             if node is not None:
-                expected[session_id] = summarized(node.header, node.records)[0]
+                expected[session_id] = summarized(node)[0]
         assert {name for name, summary in found.items() if summary.created} == set(expected)
         for name, summary in expected.items():
             for member in ("answer", "answer_error", "context_tokens"):
