@@ -1,5 +1,8 @@
 """A tree of sessions at work: the root's task, the ledger, and the end of it all."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import attrs
 import msgspec
 import trio
@@ -56,19 +59,31 @@ class Tree:
             raise RuntimeError("work was given to a tree that is not running")
         self.supervisor.directory.deliver(self.root, command)
 
-    async def run(self, command: Command) -> None:
-        """Give the root its command and return when the tree is quiet and what it spent is folded."""
+    @asynccontextmanager
+    async def alive(self) -> AsyncIterator[None]:
+        """The tasks of the tree. While this is open it takes work, from anybody."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self.supervisor.ledger.run)
+            try:
+                yield
+            finally:
+                self._nursery = None
+            nursery.cancel_scope.cancel()
+
+    async def quiet(self) -> None:
+        """Return when nothing in the tree is at work and what it spent is folded."""
+        while self.root.has_task:
+            self._rested = trio.Event()
+            await self._rested.wait()
+            if not self.root.has_task:
+                await self.supervisor.drained()
+
+    async def run(self, command: Command) -> None:
+        """Give the root its command and return when the tree is quiet."""
+        async with self.alive():
             if isinstance(command, Prompt):
                 # The task of the tree: an abort that comes with it ends it as aborted.
                 command = msgspec.structs.replace(command, origin="spawn_task")
             self.tell(command)
-            while self.root.has_task:
-                self._rested = trio.Event()
-                await self._rested.wait()
-                if not self.root.has_task:
-                    await self.supervisor.drained()
-            self._nursery = None
-            nursery.cancel_scope.cancel()
+            await self.quiet()

@@ -14,9 +14,9 @@ from orchestrator.cli.common import home_from_env, is_ascii, stored_tree, termin
 from orchestrator.cli.run import show_end, watched, work_folder
 from orchestrator.engine.config import Config
 from orchestrator.engine.errors import NotOurs
-from orchestrator.engine.host import run_job
 from orchestrator.engine.job import Ended, Job
 from orchestrator.engine.models import Models
+from orchestrator.engine.one_shot import run_job
 from orchestrator.views.rows import tree_rows
 from orchestrator.views.tree_text import tree_text
 from store.disk.home import Home

@@ -14,9 +14,9 @@ from orchestrator.cli.common import home_from_env, known_session, newest_root
 from orchestrator.cli.stdout import drop_stdout, leave
 from orchestrator.engine.config import load_config
 from orchestrator.engine.errors import EngineError, WrongUsage
-from orchestrator.engine.host import run_job
 from orchestrator.engine.job import DURABILITY, Ended, Job
 from orchestrator.engine.models import Models
+from orchestrator.engine.one_shot import run_job
 from orchestrator.engine.prompt import piped_text, prompt_content, readable
 from orchestrator.engine.stdout import hold_standard_descriptors
 from orchestrator.engine.toolset import chosen_tools

@@ -75,7 +75,7 @@ def test_the_level_of_durability_reaches_the_flusher(
             levels.append(self.level)
             super().end()
 
-    monkeypatch.setattr("orchestrator.engine.host.Flusher", Watched)
+    monkeypatch.setattr("orchestrator.engine.one_shot.Flusher", Watched)
     desk.home.mkdir(exist_ok=True)
     (desk.home / "config.toml").write_text(config)
     done = here(*words, "-m", desk.script(ECHO), "hello")

@@ -1,6 +1,6 @@
 """Hosts that run scripted trees in this process, and what their streams and journals say of who spent what."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +9,15 @@ import msgspec
 import trio
 
 from actors.flusher import Flusher, JournalLike
-from actors.sink import Sink
+from actors.sink import Outlet
 from actors.testing import RecordingOutlet
 from actors.tree import Tree
 from orchestrator.engine.config import Config
 from orchestrator.engine.host import Host
 from orchestrator.engine.job import Ended, Job
 from orchestrator.engine.models import Models
-from orchestrator.engine.opening import Ground
+from orchestrator.engine.one_shot import OneShot
+from orchestrator.engine.planted import Planted
 from store.attribution import account
 from store.disk.fs import RealFs
 from store.disk.home import Home
@@ -52,13 +53,12 @@ def home_at(root: Path) -> Home:
 
 @attrs.define(eq=False, kw_only=True)
 class WatchedHost(Host):
-    """A host whose stream goes to `outlet`."""
+    """A host whose streams go to `outlet`."""
 
     outlet: RecordingOutlet
 
-    def _planted(self, ground: Ground, sink: Sink) -> Tree:
-        sink.outlets.append(self.outlet)
-        return super()._planted(ground, sink)
+    def plant(self, job: Job, models: Models, outlets: Sequence[Outlet] = ()) -> Planted:
+        return super().plant(job, models, (self.outlet, *outlets))
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -81,7 +81,7 @@ class Rig:
     text: str
     make_flusher: Callable[[], Flusher] = Flusher
     hear: Callable[[bytes], None] = lambda line: None
-    host: Host | None = None
+    one_shot: OneShot | None = None
     tree: Tree | None = None
     listener: Listener = attrs.field(factory=lambda: Listener(hear=lambda line: None))
 
@@ -101,12 +101,13 @@ class Rig:
         models.add_script("script", self.text)
         self.listener = Listener(hear=self.hear)
 
-        host = self.host = WatchedHost(job, self.home, models, flusher=self.make_flusher(), outlet=self.listener)
+        host = WatchedHost(self.home, flusher=self.make_flusher(), outlet=self.listener)
+        one_shot = self.one_shot = OneShot(job, host, models)
         try:
             with trio.fail_after(PATIENCE_S):
-                return await host.run()
+                return await one_shot.run()
         finally:
-            self.tree = host._tree
+            self.tree = one_shot._tree
 
     @property
     def events(self) -> list[dict[str, Any]]:

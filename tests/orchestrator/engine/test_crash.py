@@ -312,9 +312,9 @@ def test_a_disk_that_is_full_for_ever_keeps_nobody_from_stopping_the_tree(tmp_pa
         rig = rig_on(fs, tmp_path)
 
         def stop(line: bytes, rig: Rig = rig) -> None:
-            if b'"type":"diagnostic"' in line and rig.host is not None:
+            if b'"type":"diagnostic"' in line and rig.one_shot is not None:
                 rig.hear = rig.listener.hear = lambda line: None
-                rig.host._stop("enough")
+                rig.one_shot._stop("enough")
 
         rig.hear = stop
         ended = rig.run()

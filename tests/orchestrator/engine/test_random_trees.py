@@ -127,8 +127,8 @@ def test_a_tree_of_chance_that_is_stopped_at_any_line_does_too(tmp_path: Path) -
         def count(line: bytes, rig: Rig = rig) -> None:
             nonlocal left
             left -= 1
-            if left == 0 and rig.host is not None:
-                rig.host._stop("enough")
+            if left == 0 and rig.one_shot is not None:
+                rig.one_shot._stop("enough")
 
         rig.hear = count
         check_run(rig, seed, **members)

@@ -1,0 +1,166 @@
+"""One tree of a host: where it lies, what it works with, and its actors."""
+
+import attrs
+import trio
+
+from actors.clock import Clock
+from actors.flusher import Flushing
+from actors.protocol.model import Model, ModelInfo
+from actors.protocol.supervision import Member, TreeState
+from actors.sink import Sink
+from actors.supervisor import Workshop
+from actors.tree import UNNAMED, Tree
+from orchestrator.engine.errors import WrongUsage
+from orchestrator.engine.instructions import Instructions, context_files
+from orchestrator.engine.job import Job
+from orchestrator.engine.models import Models
+from orchestrator.engine.opening import Ground
+from orchestrator.engine.rows import model_of, plant
+from orchestrator.engine.toolset import all_tools
+from orchestrator.tools.kernel.interpreter import KernelSettings
+from orchestrator.tools.kernel.kernels import Kernels
+from orchestrator.tools.registry import child_env
+from store.disk.home import Home
+from store.entries import ModelChangeEntry, SessionInfoEntry
+from store.events import Diagnostic
+from store.repair import Node
+
+CLOSING_S = 2.0
+
+
+@attrs.define(eq=False)
+class Planted:
+    """Wires a tree to the disk, the models and the tools. Nothing of it runs yet."""
+
+    job: Job
+    home: Home
+    models: Models
+    ground: Ground
+    sink: Sink
+    kernels: Kernels
+    tree: Tree = attrs.field(init=False)
+
+    @classmethod
+    def on(
+        cls, ground: Ground, job: Job, home: Home, models: Models, sink: Sink, flusher: Flushing, clock: Clock
+    ) -> "Planted":
+        """The tree in memory, with a row for every session that is stored. Raises WrongUsage; StoreError, OSError."""
+        config = models.config.kernel
+        kernels = Kernels(KernelSettings(config.python or job.environ.get("SAPWOOD_KERNEL_PYTHON")))
+        planted = cls(job, home, models, ground, sink, kernels)
+        node = ground.nodes.get(ground.root_id)
+        stored_model = None if node is None else model_of(node)
+        model = planted._checked_model(stored_model)
+        state = planted._state(model)
+        tree = planted.tree = Tree.of(planted._workshop(), state, sink, flusher, clock, job.name or UNNAMED)
+        tree.root.tools, tree.root.thinking, tree.root.limits = job.tools, job.thinking, dict(job.budgets)
+        models.notice = planted._notice
+        if node is not None:
+            planted._take_up(node, has_new_model=model != stored_model)
+        return planted
+
+    @property
+    def root_id(self) -> str:
+        return self.ground.root_id
+
+    async def aclose(self) -> None:
+        """End what the tools left, and let go of the tree."""
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSING_S):
+            await self.kernels.aclose()
+            await self.models.aclose()
+        self.ground.close()
+
+    # Making it
+
+    def _checked_model(self, stored: str | None) -> str:
+        """The root's model. Raises WrongUsage where it, the fallback or a limit on its cost cannot be."""
+        job = self.job
+        check_models(job, self.models, stored)
+        model = named_model(job, self.models, stored)
+        if "max_cost" in job.budgets and self.models.get(model)[1].price is None:
+            raise WrongUsage(
+                f"--max-cost cannot be kept: the price of {model} is not known. Give it a `cost` in the configuration, "
+                "or use --max-tokens"
+            )
+        return model
+
+    def _state(self, model: str) -> TreeState:
+        job, root_id = self.job, self.ground.root_id
+        return TreeState(
+            root_id,
+            job.limits,
+            job.retry,
+            {root_id: Member(0, model)},
+            compaction=job.compaction,
+            fallback_model=job.fallback_model,
+            waits_for_reset=job.waits_for_reset,
+        )
+
+    def _take_up(self, node: Node, *, has_new_model: bool) -> None:
+        """A stored tree goes on: its rows, its journal, and what this job says anew."""
+        tree, ground, job = self.tree, self.ground, self.job
+        plant(tree, ground.nodes, tree.root.name)
+        outbox = tree.root.outbox = tree.supervisor.outbox(tree.root, *ground.open(ground.root_id))
+        self.sink.publish(tree.root.place, node.header)
+        self._tell_repairs()
+        if has_new_model:
+            provider, _, name = tree.root.model.partition("/")
+            outbox.append(ModelChangeEntry(provider=provider, model_id=name))
+        if job.name is not None and job.name != tree.root.name:
+            outbox.append(SessionInfoEntry(name=job.name))
+
+    def _tell_repairs(self) -> None:
+        place, ground = self.tree.root.place, self.ground
+        if ground.repaired:
+            text = f"an earlier run was interrupted: {len(ground.repaired)} entries that it left out were added"
+            self.sink.publish(place, Diagnostic(level="info", code="repaired", text=text))
+        for session, trouble in ground.troubles.items():
+            text = f"session {session}: {trouble}"
+            self.sink.publish(place, Diagnostic(level="warning", code="unreadable", text=text))
+
+    def _workshop(self) -> Workshop:
+        ground = self.ground
+        return Workshop(
+            model=self._model,
+            tools=all_tools(self.kernels),
+            env=child_env(self.job.environ, {}),
+            cwd=str(self.job.cwd),
+            create_journal=ground.create,
+            open_journal=ground.open,
+            read_tree=ground.read,
+            journal_path=ground.path,
+            artifact_dir=ground.artifact_dir,
+            find_models=self.models.search,
+            system_prompt=self._instructions().for_session,
+        )
+
+    def _instructions(self) -> Instructions:
+        job = self.job
+        files = context_files(job.cwd, self.home.root) if job.has_context_files else ()
+        return Instructions(job.cwd, job.limits.max_depth, job.system_prompt, job.append_system_prompt, files)
+
+    def _model(self, name: str) -> tuple[Model, ModelInfo]:
+        """As the actors want it: a name that is not known is a KeyError with the reason."""
+        try:
+            return self.models.get(name)
+        except WrongUsage as error:
+            raise KeyError(str(error)) from error
+
+    def _notice(self, session: str, text: str) -> None:
+        row = self.tree.supervisor.directory.rows[session]
+        self.sink.publish(row.place, Diagnostic(level="warning", code="provider", text=text))
+
+
+def named_model(job: Job, models: Models, stored: str | None) -> str:
+    """The name of the root's model: the job's, else the stored session's. Raises WrongUsage where there is none."""
+    model = job.model or stored
+    if model is None:
+        raise WrongUsage(models.nothing_named())
+    return model
+
+
+def check_models(job: Job, models: Models, stored: str | None) -> None:
+    """Raises WrongUsage for a model of the job that cannot be called."""
+    models.get(named_model(job, models, stored))
+    if job.fallback_model is not None:
+        models.get(job.fallback_model)
