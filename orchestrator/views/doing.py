@@ -12,7 +12,19 @@ from store.records import Record
 from store.summary import LINE_CHARS, Summary
 from store.times import iso
 
-Kind = Literal["question", "error", "tool", "thinking", "children", "slot", "silent", "answer"]
+Kind = Literal[
+    "question",
+    "error",
+    "retry",
+    "compaction",
+    "tool",
+    "thinking",
+    "writing",
+    "children",
+    "slot",
+    "silent",
+    "answer",
+]
 _UNHAPPY = frozenset({"failed", "aborted", "timed_out", "limit_reached"})
 _YEAR_10000_MS = 253_402_300_800_000
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from orchestrator.views.doing import at_rest
-from orchestrator.views.rows import AgentRow, Status, row_of
+from orchestrator.views.rows import AgentRow, row_of
 from orchestrator.views.spent import Spent
-from orchestrator.views.states import state
+from orchestrator.views.states import Status, state
 from store.summary import Summary
 from store.usage import add_up
 

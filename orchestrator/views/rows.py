@@ -1,20 +1,18 @@
 """One row per session: what lists, trees, the dashboard and `--json` show of it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
 from orchestrator.views.doing import Activity, activity
+from orchestrator.views.pulse import Pulse
 from orchestrator.views.spent import Spent, spent
-from orchestrator.views.states import State, state
+from orchestrator.views.states import State, Status, state
 from orchestrator.views.stored import Member, Stored, members, summary_of
 from store.context import dangling_calls, last_assistant
 from store.summary import Summary
 from store.times import unix_s
 from store.usage import Spend, Usage, usage_of
-
-Status = Literal["running", "waiting", "retrying", "compacting", "idle", "lost", "unknown", "damaged", "archived"]
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -29,7 +27,8 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class AgentRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """None: not known. `own` and `total` are exact; `working` and `descendants` count what is below.
 
-    `issues`: sessions that need somebody, here and below. `turns`: model calls. `elapsedMs`: time at work.
+    `issues`: sessions that need somebody, here and below. `turns`: model calls. `elapsedMs`: time at work. `pulse`: rows of
+    a host that runs have one.
     """
 
     session_id: str
@@ -62,6 +61,7 @@ class AgentRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     issues: int
     host_pid: int | None
     path: str | None
+    pulse: Pulse | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def state(self) -> State:

@@ -1,6 +1,10 @@
 """The fifteen states of a session: word, glyph, colour, and which of them need somebody."""
 
+from typing import Literal
+
 import msgspec
+
+Status = Literal["running", "waiting", "retrying", "compacting", "idle", "lost", "unknown", "damaged", "archived"]
 
 
 class State(msgspec.Struct, frozen=True):
