@@ -31,7 +31,7 @@ from store.tally import Tally
 from store.times import unix_s
 
 Said = tuple[int, str, str]
-_ARCHIVED = frozenset({"archived", "sleep", "hidden"})
+ARCHIVED = frozenset({"archived", "sleep", "hidden"})
 PROMPT_CHARS = 8_000
 """Of each prompt so much can be searched."""
 _PENDING = 64
@@ -269,7 +269,7 @@ class Fold:
 
     def _session_state(self, record: Record) -> None:
         if isinstance(body := record.body(), SessionStateEntry):
-            self.summary.is_archived = body.state.get("status") in _ARCHIVED
+            self.summary.is_archived = body.state.get("status") in ARCHIVED
 
     def _agent_status(self, record: Record) -> None:
         if isinstance(body := record.body(), AgentStatusEntry):
