@@ -260,7 +260,7 @@ def _work(session: LiveSession, word: str, below: list[AgentRow]) -> Activity:
 def counted_on(row: AgentRow, now_ms: int) -> AgentRow:
     """The row with its clock at `now_ms`. Clocks stop at the end."""
     pulse = row.pulse
-    if not isinstance(pulse, Pulse) or row.elapsed_ms is None or not row.state.is_working:
+    if not isinstance(pulse, Pulse) or row.elapsed_ms is None or not pulse.is_running:
         return row
     past_ms = max(0, now_ms - pulse.as_of_ms)
     later = msgspec.structs.replace(pulse, as_of_ms=pulse.as_of_ms + past_ms)
