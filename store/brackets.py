@@ -59,6 +59,13 @@ class Checker(Protocol):
 
 
 @attrs.define
+class MessageCount:
+    """How many answers have begun: in one session of a native stream, else in the whole stream."""
+
+    begun: int = 0
+
+
+@attrs.define
 class Brackets:
     """What is open in one session, and the rules of its brackets. Lines are numbers; 0 means closed."""
 
@@ -71,7 +78,7 @@ class Brackets:
     agent: int = 0
     turn: int = 0
     message: OpenMessage | None = None
-    messages: int = 0
+    messages: MessageCount = attrs.field(factory=MessageCount)
     loop_messages: int = 0
     answer: dict[str, Any] | None = None
     calls: dict[str, OpenCall] = attrs.field(factory=dict)
@@ -177,9 +184,10 @@ class Brackets:
     def _number(self, number: Any) -> None:
         if number is None and not self.dialect.is_native:
             return
-        if number != self.messages + 1:
-            self.say("message-id", f"expected messageId {self.messages + 1}, found {number!r}")
-        self.messages = number if isinstance(number, int) else self.messages + 1
+        expected = self.messages.begun + 1
+        if number != expected:
+            self.say("message-id", f"expected messageId {expected}, found {number!r}")
+        self.messages.begun = number if isinstance(number, int) else expected
 
     def _result(self, call: str) -> None:
         state = self.calls.get(call)

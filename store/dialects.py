@@ -6,9 +6,14 @@ import msgspec
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """A column of the table of dialects."""
+    """A column of the table of dialects.
+
+    `snapshots` "either": the message so far in each update, or with numbered messages only what is new. `nests_snapshots`:
+    once more inside of the update's event.
+    """
 
     snapshots: Literal["never", "always", "either"] = "never"
+    nests_snapshots: bool = False
     queue_event: str = "queue_update"
     settles: bool = True
     is_native: bool = False
@@ -18,9 +23,11 @@ class Dialect(msgspec.Struct, frozen=True):
 
 DIALECTS = {
     "native": Dialect(queue_event="session_action_update", is_native=True),
-    "base-context": Dialect(snapshots="either", queue_event="session_action_update", settles=False),
+    "base-context": Dialect(
+        snapshots="either", nests_snapshots=True, queue_event="session_action_update", settles=False
+    ),
     "prime-agent": Dialect(
-        snapshots="always",
+        snapshots="either",
         queue_event="session_action_update",
         settles=False,
         leaves_tools_open=True,

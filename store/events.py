@@ -1,6 +1,7 @@
 """What the stream tells: events in the native dialect, without the tags that publication adds."""
 
 import functools
+import re
 from typing import Any, Literal
 
 import msgspec
@@ -294,6 +295,29 @@ def tagged(tail: bytes, kind: str, place: Place, seq: int, at: str) -> bytes:
     """One line of the multiplexed stream, newline included. `tail` is what follows `{"type":"…"` in the encoded event."""
     head, middle = _tags_around(kind, place)
     return b'%b%d,"at":"%b"%b%b\n' % (head, seq, at.encode(), middle, tail)
+
+
+_TAGGED = re.compile(
+    rb'\{"type":"([^"]+)"(,"sessionId":"([^"]+)","seq":\d+,"at":"[^"]+"(?:,"rootSessionId":"[^"]+","depth":\d+'
+    rb'(?:,"parentSessionId":"[^"]+")?)?)'
+)
+
+
+class TaggedLine(msgspec.Struct, frozen=True):
+    """A line of the multiplexed stream, taken apart: `{"type":"KIND"` + `tags` + `tail`."""
+
+    kind: str
+    session_id: str
+    tags: bytes
+    tail: bytes
+
+
+def parted(line: bytes) -> TaggedLine | None:
+    """What `tagged` has joined; None for any other line."""
+    found = _TAGGED.match(line)
+    if found is None:
+        return None
+    return TaggedLine(found[1].decode(), found[3].decode(), found[2], line[found.end() :])
 
 
 def event_tail(event: Event) -> tuple[str, bytes]:

@@ -18,6 +18,7 @@ from orchestrator.cli.common import (
     tree_with,
     write_bytes,
 )
+from orchestrator.dialects.projection import Projection, project
 from orchestrator.engine.errors import EngineError, WrongUsage
 from orchestrator.views.text import one_line
 from store.brackets import KNOWN
@@ -90,26 +91,35 @@ def command() -> None:
 @command.command(help=REPLAY_HELP)
 @click.argument("sessions", nargs=-1, metavar="[SESSION…]")
 @click.option("--type", "types", multiple=True, help="Only events of this type (repeatable).")
+@click.option("--dialect", type=click.Choice(list(DIALECTS)), default="native", show_default=True)
+@click.option("--events", "shown", type=click.Choice(["tree", "root"]), help="The sessions that are shown.")
 @told
-def show(sessions: tuple[str, ...], types: tuple[str, ...]) -> None:
+def show(sessions: tuple[str, ...], types: tuple[str, ...], dialect: str, shown: str | None) -> None:
     """Trees one after the other; a child's name gives what is below it."""
     _fail_if_unknown(types)
     home = home_from_env()
     chosen = [known_session(home, name) for name in sessions] or [newest_root(home)]
-    wanted = {f'{{"type":"{kind}"'.encode() for kind in types}
+    wanted = frozenset(kind.encode() for kind in types)
     for header in chosen:
-        tree = tree_with(home, header)
-        for line in replay_lines(tree.nodes, header.id):
-            if not wanted or line[: line.index(b",")] in wanted:
-                write_bytes(line)
+        state = Projection.of(dialect, shows_tree=None if shown is None else shown == "tree")
+        for line in replay_lines(tree_with(home, header).nodes, header.id):
+            state, told_line = project(state, line)
+            if told_line and (not wanted or _type_of(told_line) in wanted):
+                write_bytes(told_line)
+
+
+def _type_of(line: bytes) -> bytes:
+    """The type of an event of ours, of which it is the first member."""
+    return line.split(b'"', 4)[3]
 
 
 def _fail_if_unknown(types: tuple[str, ...]) -> None:
     """Raises WrongUsage: a type that no event has would give nothing, which looks like an answer."""
+    known = KNOWN | {dialect.queue_event for dialect in DIALECTS.values()}
     for kind in types:
-        if kind not in KNOWN:
-            near = difflib.get_close_matches(kind, KNOWN, 1)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(KNOWN))}"
+        if kind not in known:
+            near = difflib.get_close_matches(kind, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}"
             raise WrongUsage(f"no event has the type {one_line(kind)!r}; {hint}")
 
 
@@ -119,11 +129,14 @@ def _fail_if_unknown(types: tuple[str, ...]) -> None:
 @click.option(
     "--exit-status", type=int, help="The exit status of the program that wrote the stream, to be checked too."
 )
+@click.option(
+    "--filtered", "is_filtered", is_flag=True, help="Some sessions of the tree were left out (--events root)."
+)
 @click.option("--json", "as_json", is_flag=True, help="The verdict as one JSON object.")
 @told
-def validate(file: str, dialect: str, exit_status: int | None, as_json: bool) -> None:
+def validate(file: str, dialect: str, exit_status: int | None, is_filtered: bool, as_json: bool) -> None:
     """Read, check, print each finding as it comes."""
-    checker = StreamChecker(DIALECTS[dialect])
+    checker = StreamChecker(DIALECTS[dialect], is_filtered)
     count = 0
     sessions: set[str] = set()
     kept: list[Finding] = []

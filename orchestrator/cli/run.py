@@ -12,6 +12,7 @@ import msgspec
 
 from orchestrator.cli.common import home_from_env, known_session, newest_root
 from orchestrator.cli.stdout import drop_stdout, leave
+from orchestrator.dialects.projection import Projection
 from orchestrator.engine.config import load_config
 from orchestrator.engine.errors import EngineError, WrongUsage
 from orchestrator.engine.job import DURABILITY, Ended, Job
@@ -21,6 +22,7 @@ from orchestrator.engine.prompt import piped_text, prompt_content, readable
 from orchestrator.engine.stdout import hold_standard_descriptors
 from orchestrator.engine.toolset import chosen_tools
 from orchestrator.views.text import safe_lines, sanitize_terminal
+from store.dialects import DIALECTS
 from store.disk.home import Home
 
 if TYPE_CHECKING:
@@ -41,6 +43,20 @@ def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 _output = _options(
     click.option("--mode", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output."),
     click.option("--json", "is_json", is_flag=True, help="The same as --mode json."),
+    click.option(
+        "--dialect",
+        type=click.Choice(list(DIALECTS)),
+        default="native",
+        show_default=True,
+        help="Whose stream --mode json writes: our own, or that of a relative.",
+    ),
+    click.option("--json-deltas", is_flag=True, help="With --mode json: no snapshots in message_update."),
+    click.option(
+        "--events",
+        "shown",
+        type=click.Choice(["tree", "root"]),
+        help="With --mode json: the sessions that are shown. The whole tree, with tags; or the root alone.",
+    ),
     click.option("-p", "--print", "is_print", is_flag=True, help="Accepted for people who are used to it."),
     click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the last answer there, too."),
     click.option("-q", "--quiet", is_flag=True, help="No progress on stderr."),
@@ -165,6 +181,7 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
     has_stored = stored is not None or options["fork"] is not None
     model, thinking = models.chosen(options["model"], options["provider"], options["thinking"], has_stored=has_stored)
     config = models.config
+    is_json = options["is_json"] or options["mode"] == "json"
     return Job(
         prompt=prompt_content(words, piped, folder),
         model=model,
@@ -187,8 +204,22 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
         has_context_files=not options["no_context_files"],
         is_kept=not options["no_session"],
         durability=options["durability"] or config.durability,
-        is_json=options["is_json"] or options["mode"] == "json",
+        is_json=is_json,
+        stream=_stream(options, is_json),
     )
+
+
+def _stream(options: dict[str, Any], is_json: bool) -> Projection:
+    """How the stream is told. Raises WrongUsage for what only a stream can heed."""
+    asked = {
+        "--dialect": options["dialect"] != "native",
+        "--json-deltas": options["json_deltas"],
+        "--events": options["shown"] is not None,
+    }
+    for option in (name for name, is_given in asked.items() if is_given and not is_json):
+        raise WrongUsage(f"{option} is about the stream of events; it requires --mode json")
+    shows_tree = None if options["shown"] is None else options["shown"] == "tree"
+    return Projection.of(options["dialect"], has_deltas=options["json_deltas"], shows_tree=shows_tree)
 
 
 def _stored(options: dict[str, Any], home: Home, folder: Path) -> str | None:

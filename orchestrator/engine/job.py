@@ -10,6 +10,7 @@ from actors.flusher import Durability
 from actors.protocol.compaction import CompactionPolicy
 from actors.protocol.limits import Limits
 from actors.protocol.retry import RetryPolicy
+from orchestrator.dialects.projection import NATIVE, Projection
 from store.messages import Visible
 
 DURABILITY: tuple[str, ...] = get_args(Durability)
@@ -20,6 +21,7 @@ class Job:
     """`session`: a stored session to go on with; `fork`: one to copy and go on with the copy; neither: a new one.
 
     `budgets`: `max_cost` in dollars and `max_tokens` for the whole tree, `timeout_s` for this run of it.
+    `stream`: how the stream is told, where it is asked for (`is_json`).
     `model` None with a stored session: the one that it had. `tools` None: all. `is_kept` False: nothing is written to disk.
     """
 
@@ -45,6 +47,7 @@ class Job:
     is_kept: bool = True
     durability: Durability = "group"
     is_json: bool = False
+    stream: Projection = NATIVE
 
 
 @attrs.frozen

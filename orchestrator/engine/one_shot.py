@@ -8,6 +8,7 @@ import trio
 
 from actors.flusher import Flusher
 from actors.protocol.mail import Abort, Prompt, Stop
+from actors.sink import Outlet
 from actors.tree import Tree
 from orchestrator.engine.errors import EngineError, NotOurs
 from orchestrator.engine.host import Host
@@ -15,6 +16,7 @@ from orchestrator.engine.job import Ended, Job
 from orchestrator.engine.models import Models
 from orchestrator.engine.status import exit_status
 from orchestrator.engine.stdout import LineWriter
+from orchestrator.engine.telling import told_as
 from store.context import last_assistant
 from store.disk.fs import RealFs
 from store.disk.home import Home
@@ -52,9 +54,11 @@ class OneShot:
 
     async def run(self) -> Ended:
         """Raises as `Host.plant`, and then nothing has started."""
+        outlets: list[Outlet] = []
         if self.job.is_json:
             self._writer = LineWriter(1, self._reader_gone)
-        planted = self.host.plant(self.job, self.models, () if self._writer is None else (self._writer,))
+            outlets.append(told_as(self.job.stream, self._writer))
+        planted = self.host.plant(self.job, self.models, outlets)
         try:
             tree = self._tree = planted.tree
             planted.sink.watchers.append(self._hear_end)

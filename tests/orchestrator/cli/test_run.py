@@ -6,50 +6,20 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from actors.flusher import Flusher
-from orchestrator.cli.main import main
 from store.disk.fs import RealFs
 from store.repair import runs
-from tests.orchestrator.engine.processes import REPOSITORY, Desk, Done, desk_at, marked_sleep
+from tests.orchestrator.cli.conftest import Here
+from tests.orchestrator.engine.processes import REPOSITORY, Desk, marked_sleep
 
 ECHO = '[[reply]]\ntext = "{{last}}"\nusage = { input = 10, output = 1 }\n'
 FAILS = '[[reply]]\ntext = "half of"\nfail = { kind = "auth", message = "the key was refused", after_chunks = 1 }\n'
 CUT = '[[reply]]\nstop = "length"\n'
 LISTS = '[[reply]]\n[[reply.tool]]\nname = "list_agents"\n'
-
-
-Here = Callable[..., Done]
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with desk_at(tmp_path) as desk:
-        yield desk
-
-
-@pytest.fixture
-def here(desk: Desk, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Here:
-    """The command in this process, which takes a tenth of the time. For what no other process sees."""
-
-    def call(*words: str | bytes, env: Mapping[str, str] | None = None) -> Done:
-        with monkeypatch.context() as patch:
-            for name in [name for name in os.environ if name.startswith(("SAPWOOD_", "OPENAI_"))]:
-                patch.delenv(name)
-            for name, value in desk.env(**(env or {})).items():
-                patch.setenv(name, value)
-            patch.chdir(desk.folder)
-            with pytest.raises(SystemExit) as ended:
-                main([os.fsdecode(word) for word in words])
-        out, err = capfd.readouterr()
-        code = ended.value.code
-        return Done(code if isinstance(code, int) else 0, out.encode("utf-8", "surrogateescape"), err)
-
-    return call
 
 
 def test_the_answer_alone_is_on_stdout(desk: Desk) -> None:
