@@ -1,7 +1,6 @@
 """One per tree: it holds what is tree-wide and answers what sessions ask."""
 
 import random
-import secrets
 from collections.abc import Callable, Mapping
 
 import attrs
@@ -22,12 +21,11 @@ from actors.protocol.tools import ModelRow, Relative, Spawn, Tool
 from actors.receipts import Slip
 from actors.sink import Sink
 from actors.slots import Slots
+from store.disk.drawn import new_id
 from store.entries import Header
 from store.errors import BadUsage
 from store.events import Diagnostic, Place
-from store.ids import session_id
 from store.records import Record
-from store.times import unix_ms
 from store.tree import EntryTree
 from store.usage import Usage, spend_of, usd
 
@@ -91,7 +89,7 @@ class Supervisor:
 
     def _draw(self) -> Draw:
         now = self.clock.now()
-        return Draw(now, random.random(), session_id(unix_ms(now), secrets.randbits(74)))
+        return Draw(now, random.random(), new_id(now))
 
     def next_numbers(self) -> int:
         """The base for ids of work in a new incarnation: above all that were given out before."""

@@ -17,9 +17,14 @@ def session_id(unix_ms: int, random: int) -> str:
     return str(uuid.UUID(int=value))
 
 
+def is_session_id(text: str) -> bool:
+    """Whether a path may be built from it."""
+    return _SESSION_ID.fullmatch(text) is not None
+
+
 def checked_session_id(text: str) -> str:
     """`text`, if a path may be built from it. Raises BadId."""
-    if not _SESSION_ID.fullmatch(text):
+    if not is_session_id(text):
         raise BadId(f"expected a session id ([0-9a-z][0-9a-z-]{{7,63}}), found {text[:80]!r}")
     return text
 

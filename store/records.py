@@ -5,7 +5,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from store.entries import ChildUsageAttributedEntry, Entry, Known, MessageEntry, UnknownEntry
+from store.entries import (
+    ChildUsageAttributedEntry,
+    Entry,
+    Header,
+    Known,
+    MessageEntry,
+    SessionInfoEntry,
+    UnknownEntry,
+)
 from store.errors import BadRecord
 from store.messages import Message, decode_message
 from store.wire import Wire, encode
@@ -111,3 +119,9 @@ def message_in(record: Record) -> Message | None:
         return decode_message(body.message)
     except BadRecord:
         return None
+
+
+def name_given(header: Header, info: Record | None) -> str | None:
+    """What a session is called: what its latest `session_info` says, else the name that it was born with."""
+    body = info.body() if info is not None else None
+    return body.name if isinstance(body, SessionInfoEntry) else header.name

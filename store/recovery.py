@@ -9,7 +9,7 @@ from store.entries import FRAMING, VERSION, Header
 from store.frame import Frame, body, check, records_inside, seed
 
 _HEADER_START = b'{"type":"session"'
-_IMPORT = "Nothing was changed; `sapwood sessions import FILE` makes a session of what it holds"
+_IMPORT = "`sapwood sessions import FILE` makes a session of what it holds"
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -237,12 +237,10 @@ def _refused_header(version: int, framing: int | None) -> str | None:
     if version > VERSION:
         return (
             f"expected a session of version {VERSION} or older, found version {version}: a newer program wrote it. "
-            "Nothing was changed; open it with that program, or with a newer sapwood"
+            "Open it with that program, or with a newer sapwood"
         )
     if framing != FRAMING:
-        return (
-            f"expected framing {FRAMING}, found {framing}. Nothing was changed; open it with the program that wrote it"
-        )
+        return f"expected framing {FRAMING}, found {framing}: open it with the program that wrote it"
     return None
 
 

@@ -6,7 +6,7 @@ import click
 
 from orchestrator.cli.common import coloured, echo_json, echo_lines, home_from_env, is_ascii, terminal_width, told
 from orchestrator.cli.forest import Forest
-from orchestrator.views.rows import AgentRow, tree_rows
+from orchestrator.views.rows import AgentRow
 from orchestrator.views.tree_text import plain, summary_line, tree_text
 from store.times import unix_s
 
@@ -21,18 +21,18 @@ Shown are trees that somebody works on, and those that ended in the last ten min
 SHOWN_AFTER_END_S = 600
 
 
-@click.command(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(help=HELP)
 @click.option("--all", "is_all", is_flag=True, help="Also the trees that ended earlier.")
 @click.option("--json", "as_json", is_flag=True, help="An array of rows: oldest tree first, parents before children.")
 @told
 def command(is_all: bool, as_json: bool) -> None:
     """Read, select, print."""
     now = time.time()
-    forest = Forest(home_from_env())
+    forest = Forest.of(home_from_env())
+    shown = forest if is_all else forest.touched_since(now - SHOWN_AFTER_END_S)
+    ended = len(forest.families) - len(shown.families)
     rows: list[AgentRow] = []
-    ended = 0
-    for tree in forest.trees(None if is_all else now - SHOWN_AFTER_END_S):
-        found = tree_rows(tree, now)
+    for found in shown.rows(now):
         if is_all or is_current(found, now):
             rows += found
         else:
@@ -44,8 +44,8 @@ def command(is_all: bool, as_json: bool) -> None:
     lines = ["No agents are running.", 'sapwood run "…"    or    sapwood demo']
     if rows:
         lines = [*coloured(tree_text(rows, terminal_width(120), ascii), rows), summary_line(rows)]
-    if ended + forest.at_rest:
-        lines.append(f"Ended trees: {ended + forest.at_rest} · sapwood agents --all")
+    if ended:
+        lines.append(f"Ended trees: {ended} · sapwood agents --all")
     echo_lines(plain(line, ascii=ascii) for line in lines)
 
 

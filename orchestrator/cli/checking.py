@@ -5,7 +5,7 @@ from pathlib import Path
 
 from orchestrator.cli.common import stored_tree, tree_with
 from orchestrator.cli.forest import Forest
-from orchestrator.engine.errors import EngineError, NotOurs
+from orchestrator.engine.errors import EngineError
 from orchestrator.views.findings import CheckRow
 from orchestrator.views.money import exact_dollars
 from orchestrator.views.stored import Member, Stored, members, subtree
@@ -15,7 +15,6 @@ from store.checks import Check, check_journal
 from store.disk.forest import read_header
 from store.disk.home import Home
 from store.disk.importing import read_data
-from store.disk.ownership import liveness
 from store.disk.repairing import read_check
 from store.errors import StoreError
 from store.legacy.read import read_legacy
@@ -24,7 +23,7 @@ from store.legacy.report import Skipped
 
 def check_all(home: Home) -> Iterator[CheckRow]:
     """Every session that is stored, tree by tree. Raises EngineError."""
-    for stored in Forest(home).trees():
+    for stored in Forest.of(home).trees():
         yield from check_tree(home, stored, stored.root_id)
 
 
@@ -32,12 +31,9 @@ def check_session(home: Home, session_id: str) -> Iterator[CheckRow]:
     """A session and all below it. Raises EngineError."""
     try:
         header = read_header(home.fs, home, session_id)
-        stored = tree_with(home, header) if header is not None else stored_tree(home, session_id)
     except OSError as error:
         raise EngineError(f"session {session_id} cannot be read: {error}") from error
-    except NotOurs as error:
-        state = liveness(home.fs, home, session_id)
-        stored = Stored(session_id, {}, state.state, state.pid, {session_id: str(error)}, folder=str(home.sessions))
+    stored = tree_with(home, header) if header is not None else stored_tree(home, session_id)
     yield from check_tree(home, stored, session_id)
 
 

@@ -4,7 +4,8 @@ import errno
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -17,7 +18,7 @@ from orchestrator.views.rows import AgentRow
 from orchestrator.views.stored import Stored, members
 from orchestrator.views.text import escaped_json, safe_lines
 from store.disk.catalog import Catalog
-from store.disk.forest import NoSuchSession, StoredTree, headers, read_header, read_tree
+from store.disk.forest import NoSuchSession, StoredTree, read_header, read_node, read_tree
 from store.disk.fs import RealFs
 from store.disk.home import Home
 from store.entries import Header
@@ -25,6 +26,7 @@ from store.errors import BadId, StoreError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 
 
 def told(function: Callable[P, R]) -> Callable[P, R]:
@@ -49,72 +51,79 @@ def home_from_env() -> Home:
         raise WrongUsage(str(error)) from error
 
 
-def known_session(home: Home, name: str) -> Header:
-    """The stored session of this id, prefix, suffix or name. A whole id is opened without a look at the others.
+@contextmanager
+def translated() -> Iterator[None]:
+    """What the store raises, as what a command ends with."""
+    try:
+        yield
+    except NoSuchSession as error:
+        raise WrongUsage(str(error)) from error
+    except StoreError as error:
+        raise NotOurs(str(error)) from error
+    except FileNotFoundError as error:
+        raise WrongUsage(f"{error.filename}: there is no such session (any more)") from error
+    except OSError as error:
+        raise EngineError(str(error)) from error
+
+
+@contextmanager
+def catalog_of(home: Home) -> Iterator[Catalog]:
+    """The catalog of a home. Raises WrongUsage for a name that no session has, EngineError for a folder that cannot be read."""
+    with Catalog.open(home) as catalog:
+        try:
+            yield catalog
+        except NoSuchSession as error:
+            raise WrongUsage(str(error)) from error
+        except OSError as error:
+            raise EngineError(f"{home.sessions}: {error.strerror}") from error
+
+
+def session_named(home: Home, name: str) -> Header:
+    """The stored session of this id, beginning or end of an id, or name. A whole id is opened without a look at the others.
 
     Raises WrongUsage; NotOurs where the journal is there and its header cannot be read.
     """
-    session_id = name if _is_there(home, name) else _id_named(home, name)
+    session_id = id_named(home, name)
     try:
         header = read_header(home.fs, home, session_id)
     except OSError as error:
         raise NotOurs(f"session {session_id} cannot be read: {error}") from error
     if header is None:
-        raise NotOurs(f"session {session_id} is damaged: its header cannot be read. Nothing was changed")
+        raise damaged(session_id, read_node(home.fs, home, session_id)[1] or "its header cannot be read")
     return header
 
 
-def _id_named(home: Home, name: str) -> str:
-    """By the catalog: a header says what a session was named at first, not what it is named since."""
-    try:
-        with Catalog.open(home) as catalog:
-            return catalog.named(name).session_id
-    except NoSuchSession as error:
-        raise WrongUsage(str(error)) from error
-    except OSError as error:
-        raise EngineError(f"{home.sessions}: {error.strerror}") from error
-
-
-def all_headers(home: Home) -> list[Header]:
-    """The headers of all sessions, the oldest first. Raises EngineError."""
-    try:
-        return list(headers(home.fs, home))
-    except OSError as error:
-        raise EngineError(f"{home.sessions}: {error.strerror}") from error
+def id_named(home: Home, name: str) -> str:
+    """The id of a session, whatever its journal holds. By the catalog, which knows what it is called now. As above."""
+    if _is_there(home, name):
+        return name
+    with catalog_of(home) as catalog:
+        return catalog.named(name).session_id
 
 
 def newest_root(home: Home, cwd: str | None = None) -> Header:
     """The root that was written to last, in `cwd` if one is given; archived ones are left out.
 
-    Raises WrongUsage where there is none, NotOurs where its header cannot be read.
+    Raises WrongUsage where there is none; else as `session_named`.
     """
-    with Catalog.open(home) as catalog:
-        recent = [each for each in catalog.sessions(cwd, roots_only=True) if not each.is_archived]
-    if not recent:
+    with catalog_of(home) as catalog:
+        newest = catalog.newest_root(cwd)
+    if newest is None:
         where = f" in {cwd}" if cwd is not None else ""
         raise WrongUsage(f'there is no session{where} yet; begin one: sapwood "What does this project do?"')
-    return known_session(home, recent[0].session_id)
+    return session_named(home, newest.session_id)
 
 
 def stored_tree(home: Home, root_id: str) -> Stored:
-    """A tree as views take it. Raises NotOurs where its root cannot be read at all."""
-    try:
-        return as_stored(home, read_tree(home.fs, home, root_id))
-    except (StoreError, OSError) as error:
-        raise NotOurs(str(error)) from error
+    """A tree as views take it; one session that is damaged where its root cannot be read at all."""
+    return as_stored(home, read_tree(home.fs, home, root_id))
 
 
 def tree_with(home: Home, header: Header) -> Stored:
-    """The whole tree that a session is in; what is below it alone where the way from the root to it is broken.
-
-    Raises NotOurs where not even that can be read.
-    """
+    """The whole tree that a session is in; what is below it alone where the way from the root to it is broken."""
     if header.root_id != header.id:
-        try:
-            tree = stored_tree(home, header.root_id)
-        except NotOurs:
-            tree = None
-        if tree is not None and any(member.session_id == header.id for member in members(tree)):
+        tree = stored_tree(home, header.root_id)
+        if any(member.session_id == header.id for member in members(tree)):
             return tree
     return stored_tree(home, header.id)
 
@@ -138,17 +147,21 @@ def _is_there(home: Home, session_id: str) -> bool:
     return True
 
 
+def damaged(session_id: str, trouble: str) -> NotOurs:
+    """That a journal cannot be read whole, and where to look."""
+    return NotOurs(
+        f"session {session_id} is damaged: {trouble}. Nothing was changed. Look: sapwood sessions check {session_id}"
+    )
+
+
 def fail_if_damaged(trees: Iterable[Stored], needed: Iterable[str]) -> None:
     """Raises NotOurs if the journal of a session that was needed cannot be read whole. For after the printing."""
     sessions = set(needed)
-    lines = [
-        f"session {session} is damaged: {trouble}. Nothing was changed. Look: sapwood sessions check {session}"
-        for tree in trees
-        for session, trouble in tree.troubles.items()
-        if session in sessions
+    found = [
+        damaged(session, trouble) for tree in trees for session, trouble in tree.troubles.items() if session in sessions
     ]
-    if lines:
-        raise NotOurs("\n".join(lines))
+    if found:
+        raise NotOurs("\n".join(map(str, found)))
 
 
 def terminal_width(without: int = 80) -> int:

@@ -4,7 +4,6 @@ import os
 import shutil
 import sys
 import time
-from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import click
 from orchestrator.cli.common import home_from_env, is_ascii, stored_tree, terminal_width, told
 from orchestrator.cli.run import show_end, watched, work_folder
 from orchestrator.engine.config import Config
-from orchestrator.engine.errors import NotOurs
 from orchestrator.engine.job import Ended, Job
 from orchestrator.engine.models import Models
 from orchestrator.engine.one_shot import run_job
@@ -25,7 +23,7 @@ from store.ids import short
 SCRIPT = "demo"
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.option("--mode", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output.")
 @told
 def command(mode: str) -> None:
@@ -51,15 +49,16 @@ def command(mode: str) -> None:
     ended = run_job(job, home, models, watched(job, is_quiet=False))
     show_end(job, ended)
     if not job.is_json:
-        # A tree that cannot be read back failed on its disk, which `show_end` has told.
-        with suppress(NotOurs):
-            _tell_where(home, ended)
+        _tell_where(home, ended)
     sys.exit(ended.status)
 
 
 def _tell_where(home: Home, ended: Ended) -> None:
     """The tree with its figures, and where to look next."""
-    rows = tree_rows(stored_tree(home, ended.root_id), time.time())
+    tree = stored_tree(home, ended.root_id)
+    if not tree.nodes:
+        return  # its disk failed, which `show_end` has told
+    rows = tree_rows(tree, time.time())
     name, sapwood = short(ended.root_id), _callable_as()
     lines = [
         *tree_text(rows, terminal_width(), is_ascii()),

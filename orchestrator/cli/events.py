@@ -11,9 +11,10 @@ import msgspec
 from orchestrator.cli.common import (
     echo_json,
     echo_lines,
+    fail_if_damaged,
     home_from_env,
-    known_session,
     newest_root,
+    session_named,
     told,
     tree_with,
     write_bytes,
@@ -83,7 +84,7 @@ class Streams(click.Group):
         return super().parse_args(ctx, args if is_own else ["show", *args])
 
 
-@click.group(cls=Streams, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Streams, help=HELP)
 def command() -> None:
     """The group."""
 
@@ -98,11 +99,13 @@ def show(sessions: tuple[str, ...], types: tuple[str, ...], dialect: str, shown:
     """Trees one after the other; a child's name gives what is below it."""
     _fail_if_unknown(types)
     home = home_from_env()
-    chosen = [known_session(home, name) for name in sessions] or [newest_root(home)]
+    chosen = [session_named(home, name) for name in sessions] or [newest_root(home)]
     wanted = frozenset(kind.encode() for kind in types)
     for header in chosen:
         state = Projection.of(dialect, shows_tree=None if shown is None else shown == "tree")
-        for line in replay_lines(tree_with(home, header).nodes, header.id):
+        tree = tree_with(home, header)
+        fail_if_damaged([tree], {header.id} - set(tree.nodes))
+        for line in replay_lines(tree.nodes, header.id):
             state, told_line = project(state, line)
             if told_line and (not wanted or _type_of(told_line) in wanted):
                 write_bytes(told_line)

@@ -1,69 +1,93 @@
-"""All stored trees, one after the other."""
+"""All stored trees, by the catalog: of those that are at rest and whole it knows the rows, the others are read."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import attrs
 
-from orchestrator.cli.common import all_headers, as_stored
+from orchestrator.cli.common import catalog_of, stored_tree
+from orchestrator.views.resting import resting_rows
+from orchestrator.views.rows import AgentRow, tree_rows
 from orchestrator.views.stored import Stored
-from store.disk.forest import read_tree
 from store.disk.home import Home
-from store.disk.ownership import liveness
-from store.entries import Header
-from store.errors import StoreError
+from store.disk.ownership import Liveness
+from store.summary import Summary
+from store.times import unix_s
 
 
-@attrs.define
+@attrs.define(eq=False)
 class Forest:
-    """`at_rest` counts the trees that were passed over."""
+    """Families: the sessions whose headers name the same root, by the id of that root.
+
+    Most are one tree. What no root leads to is a tree of its own: sessions whose parent is gone or forgot them, journals
+    without a header.
+    """
 
     home: Home
-    at_rest: int = 0
+    families: dict[str, list[Summary]]
+    owners: dict[str, Liveness]
 
-    def trees(self, touched_since_s: float | None = None) -> Iterator[Stored]:
-        """Every tree, the oldest first; then what no root leads to: sessions whose parent is gone or forgot them.
+    @classmethod
+    def of(cls, home: Home) -> "Forest":
+        """Raises EngineError."""
+        families: dict[str, list[Summary]] = {}
+        with catalog_of(home) as catalog:
+            for summary in catalog.sessions():
+                families.setdefault(summary.root_id, []).append(summary)
+            return cls(home, families, catalog.owners(families))
 
-        A journal without a header is a tree of its own, damaged. With `touched_since_s` (Unix seconds) trees are passed
-        over that certainly have no living owner and of which no journal was written since then. Raises EngineError.
-        """
-        families: dict[str, list[str]] = {}
-        found = all_headers(self.home)
-        for header in found:
-            families.setdefault(header.root_id, []).append(header.id)
+    def touched_since(self, since_s: float) -> "Forest":
+        """The part that may have a living owner, or was written to since then (Unix seconds)."""
+        families = {
+            root_id: members
+            for root_id, members in self.families.items()
+            if self.owners[root_id].state != "dead" or any(_written_s(each) >= since_s for each in members)
+        }
+        return attrs.evolve(self, families=families)
+
+    def trees(self) -> Iterator[Stored]:
+        """Every tree out of its journals, the oldest first, then what no root leads to."""
         seen: set[str] = set()
-        for session_id in self._heads(found):
-            if session_id in seen:
-                continue
-            family = families.get(session_id, [session_id])
-            if touched_since_s is not None and self._is_at_rest(session_id, family, touched_since_s):
-                self.at_rest += session_id in families
-                seen.update(family)
-                continue
-            tree = self._tree(session_id)
-            seen.update(tree.nodes, [session_id])
-            yield tree
+        for root_id in self._in_order():
+            yield from self._read(root_id, seen)
 
-    def _heads(self, found: list[Header]) -> list[str]:
-        """Where trees may begin: at roots and unreadable journals, in order, and failing that anywhere."""
-        ids = self.home.session_ids()
-        children = {header.id for header in found if header.root_session_id is not None}
-        return [*(session for session in ids if session not in children), *ids]
+    def rows(self, now: float) -> Iterator[list[AgentRow]]:
+        """The rows of every tree, parents first; the trees as above. `now` in Unix seconds."""
+        seen: set[str] = set()
+        for root_id in self._in_order():
+            members = self.families[root_id]
+            at_rest = self.owners[root_id].state == "dead" and seen.isdisjoint(each.session_id for each in members)
+            rows = resting_rows(root_id, members, str(self.home.sessions)) if at_rest else None
+            if rows is not None:
+                seen.update(row.session_id for row in rows)
+                yield rows
+            else:
+                yield from (tree_rows(stored, now) for stored in self._read(root_id, seen))
 
-    def _is_at_rest(self, root_id: str, family: list[str], since_s: float) -> bool:
-        if liveness(self.home.fs, self.home, root_id).state != "dead":
-            return False
-        return all(self._written_s(session) < since_s for session in family)
+    def _in_order(self) -> list[str]:
+        """A journal may name the children of a root that is gone, so families without one come last."""
+        has_root = {
+            root_id: any(each.session_id == root_id for each in members) for root_id, members in self.families.items()
+        }
+        return sorted(self.families, key=lambda root_id: (not has_root[root_id], root_id))
 
-    def _written_s(self, session_id: str) -> float:
-        try:
-            return self.home.fs.lstat(self.home.journal_path(session_id)).mtime_ns / 1e9
-        except OSError:
-            return 0.0
+    def _read(self, root_id: str, seen: set[str]) -> Iterator[Stored]:
+        """The trees that a family is, but for what was `seen` in another one."""
+        members = self.families[root_id]
+        ids = {each.session_id for each in members}
+        for each in sorted(
+            members, key=lambda each: (each.session_id != root_id, each.parent_id in ids, each.session_id)
+        ):
+            if each.session_id not in seen:
+                tree = stored_tree(self.home, each.session_id)
+                seen.update(tree.nodes, [each.session_id])
+                yield tree
 
-    def _tree(self, root_id: str) -> Stored:
-        fs, home = self.home.fs, self.home
-        try:
-            return as_stored(home, read_tree(fs, home, root_id))
-        except (StoreError, OSError) as error:
-            state = liveness(fs, home, root_id)
-            return Stored(root_id, {}, state.state, state.pid, {root_id: str(error)}, folder=str(home.sessions))
+
+def newest_first(trees: Iterable[list[AgentRow]]) -> list[list[AgentRow]]:
+    """The tree first whose root was written to last."""
+    found = sorted(trees, key=lambda rows: rows[0].session_id)
+    return sorted(found, key=lambda rows: rows[0].modified or "", reverse=True)
+
+
+def _written_s(summary: Summary) -> float:
+    return unix_s(summary.modified or "") or 0.0

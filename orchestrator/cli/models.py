@@ -37,7 +37,7 @@ class Listed(msgspec.Struct, frozen=True, rename="camel"):
     tiers: bool = False
 
 
-@click.command(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(help=HELP)
 @click.argument("search", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @told

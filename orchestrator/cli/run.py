@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from orchestrator.cli.common import home_from_env, known_session, newest_root
+from orchestrator.cli.common import home_from_env, newest_root, session_named
 from orchestrator.cli.stdout import drop_stdout, leave
 from orchestrator.dialects.projection import Projection
 from orchestrator.engine.config import load_config
@@ -24,6 +24,7 @@ from orchestrator.engine.toolset import chosen_tools
 from orchestrator.views.text import safe_lines, sanitize_terminal
 from store.dialects import DIALECTS
 from store.disk.home import Home
+from store.disk.listing import place_of
 
 if TYPE_CHECKING:
     from orchestrator.cli.progress import Progress
@@ -116,7 +117,7 @@ _limits = _options(
 )
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.argument("prompt", nargs=-1, metavar="[PROMPT…] [@FILE…]")
 @_output
 @_model
@@ -134,7 +135,7 @@ def command(prompt: tuple[str, ...], **options: Any) -> None:
     """
     hold_standard_descriptors()
     try:
-        home = _home(options["session_dir"])
+        home = place_of(home_from_env(), options["session_dir"])
         folder = work_folder(options["cwd"])
         config = load_config(home.config_path, folder)
         models = Models(config, os.environ, folder, options["api_key"])
@@ -151,11 +152,6 @@ def command(prompt: tuple[str, ...], **options: Any) -> None:
     is_written = _write_answer(options["output"], ended)
     show_end(job, ended)
     sys.exit(ended.status if is_written else 1)
-
-
-def _home(session_dir: str | None) -> Home:
-    home = home_from_env()
-    return home if session_dir is None else Home(home.root, Path(session_dir).absolute(), home.fs)
 
 
 def work_folder(named: str | None) -> Path:
@@ -195,7 +191,7 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
         budgets={name: options[name] for name in ("max_cost", "max_tokens") if options[name] is not None},
         timeout_s=options["timeout"],
         session=stored,
-        fork=known_session(home, options["fork"]).id if options["fork"] is not None else None,
+        fork=session_named(home, options["fork"]).id if options["fork"] is not None else None,
         name=readable(options["name"]) if options["name"] else None,
         tools=() if options["no_tools"] else chosen_tools(options["tools"]),
         thinking=thinking,
@@ -237,7 +233,7 @@ def _stored(options: dict[str, Any], home: Home, folder: Path) -> str | None:
                 "`sapwood sessions import` reads files of other programs"
             )
         named = path.stem
-    return known_session(home, named).id
+    return session_named(home, named).id
 
 
 def watched(job: Job, *, is_quiet: bool) -> "Progress | None":

@@ -12,15 +12,15 @@ from orchestrator.cli.common import (
     fail_if_damaged,
     home_from_env,
     is_ascii,
-    known_session,
+    session_named,
     terminal_width,
     told,
     tree_with,
 )
-from orchestrator.cli.listed import all_trees, catalog_of
+from orchestrator.cli.forest import Forest, newest_first
 from orchestrator.cli.sessions_edit import EDIT_COMMANDS
 from orchestrator.cli.sessions_files import FILE_COMMANDS
-from orchestrator.cli.sessions_find import stored
+from orchestrator.cli.sessions_find import FIND_COMMANDS
 from orchestrator.views.conversation import conversation, spoken
 from orchestrator.views.rows import AgentRow, tree_rows
 from orchestrator.views.session_text import entry_counts, session_head, session_list
@@ -48,8 +48,6 @@ SESSION is an id, its unique beginning or end, or a name.
   sapwood sessions show port-billing
   sapwood sessions show 4f1c09aa --messages 200"""
 
-HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
-
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What `sessions show --json` prints. `messages` are those at the end of the conversation, as they are stored."""
@@ -61,24 +59,23 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     messages: list[msgspec.Raw]
 
 
-@click.group(help=HELP, context_settings=HELP_OPTIONS)
+@click.group(help=HELP)
 def command() -> None:
     """The group."""
 
 
-for each in (*EDIT_COMMANDS, *FILE_COMMANDS):
+for each in (*FIND_COMMANDS, *EDIT_COMMANDS, *FILE_COMMANDS):
     command.add_command(each)
 
 
-@command.command("list", help=LIST_HELP, context_settings=HELP_OPTIONS)
+@command.command("list", help=LIST_HELP)
 @click.option("--all", "is_all", is_flag=True, help="Also archived trees, and every child below its parent.")
 @click.option("--json", "as_json", is_flag=True, help="An array of rows.")
 @told
 def list_sessions(is_all: bool, as_json: bool) -> None:
     """Read, order, print."""
     now = time.time()
-    with catalog_of(home_from_env()) as catalog:
-        trees = all_trees(catalog, now)
+    trees = newest_first(Forest.of(home_from_env()).rows(now))
     shown = [rows if is_all else rows[:1] for rows in trees if is_all or rows[0].status != "archived"]
     rows = [row for tree in shown for row in tree]
     ascii = is_ascii()
@@ -90,7 +87,7 @@ def list_sessions(is_all: bool, as_json: bool) -> None:
         echo_lines(["No sessions are stored yet. Begin with: sapwood demo"])
 
 
-@command.command(help=SHOW_HELP, context_settings=HELP_OPTIONS)
+@command.command(help=SHOW_HELP)
 @click.argument("session")
 @click.option("--messages", "count", type=click.IntRange(0), default=40, show_default=True, help="So many at most.")
 @click.option("--json", "as_json", is_flag=True, help="The same as one JSON object.")
@@ -98,7 +95,7 @@ def list_sessions(is_all: bool, as_json: bool) -> None:
 def show(session: str, count: int, as_json: bool) -> None:
     """Read one session in its tree, print."""
     home = home_from_env()
-    header = known_session(home, stored(home, session).session_id)
+    header = session_named(home, session)
     tree = tree_with(home, header)
     row = next(row for row in tree_rows(tree, time.time()) if row.session_id == header.id)
     node = tree.nodes.get(header.id)

@@ -8,18 +8,17 @@ from pathlib import Path
 
 import click
 
-from orchestrator.cli.common import echo_json, echo_lines, home_from_env, told
-from orchestrator.cli.listed import catalog_of
-from orchestrator.cli.sessions_find import (
+from orchestrator.cli.common import (
     AS_JSON,
-    HELP_OPTIONS,
-    TREE_LIMITS,
-    entry_named,
-    search_command,
-    stored,
+    echo_json,
+    echo_lines,
+    home_from_env,
+    id_named,
+    session_named,
+    told,
     translated,
-    tree_command,
 )
+from orchestrator.cli.sessions_find import TREE_LIMITS, entry_named
 from orchestrator.engine.errors import WrongUsage
 from orchestrator.views.text import one_line
 from store.disk.home import Home
@@ -80,7 +79,7 @@ def opened(home: Home, session_id: str) -> Iterator[SessionManager]:
         yield manager
 
 
-@click.command("rename", help=RENAME_HELP, context_settings=HELP_OPTIONS)
+@click.command("rename", help=RENAME_HELP)
 @click.argument("session")
 @click.argument("name")
 @AS_JSON
@@ -91,13 +90,13 @@ def rename_command(session: str, name: str, as_json: bool) -> None:
     if not name:
         raise WrongUsage("expected a name, found none")
     home = home_from_env()
-    found = stored(home, session)
-    with opened(home, found.session_id) as manager:
+    found = session_named(home, session)
+    with opened(home, found.id) as manager:
         manager.append_session_info(name)
-    _tell(as_json, {"sessionId": found.session_id, "name": name}, f"{short(found.session_id)} is {name}")
+    _tell(as_json, {"sessionId": found.id, "name": name}, f"{short(found.id)} is {name}")
 
 
-@click.command("label", help=LABEL_HELP, context_settings=HELP_OPTIONS)
+@click.command("label", help=LABEL_HELP)
 @click.argument("session")
 @click.argument("entry")
 @click.argument("label", required=False)
@@ -110,16 +109,16 @@ def label_command(session: str, entry: str, label: str | None, clear: bool, as_j
     if (label is None) != clear:
         raise WrongUsage("expected a LABEL or --clear, found " + ("neither" if label is None else "both"))
     home = home_from_env()
-    found = stored(home, session)
-    with opened(home, found.session_id) as manager:
+    found = session_named(home, session)
+    with opened(home, found.id) as manager:
         with manager.captured(TREE_LIMITS) as capture:
             target = entry_named(capture, entry)
         manager.append_label_change(target, label)
     text = f"{target} has no label" if label is None else f"{target} is {label}"
-    _tell(as_json, {"sessionId": found.session_id, "entryId": target, "label": label}, text)
+    _tell(as_json, {"sessionId": found.id, "entryId": target, "label": label}, text)
 
 
-@click.command("fork", help=FORK_HELP, context_settings=HELP_OPTIONS)
+@click.command("fork", help=FORK_HELP)
 @click.argument("session")
 @click.option("--at", "entry", metavar="ENTRY", help="Copy what leads to this entry, by default to the leaf.")
 @click.option("--name", help="Of the new session, by default the old one's.")
@@ -129,8 +128,8 @@ def label_command(session: str, entry: str, label: str | None, clear: bool, as_j
 def fork_command(session: str, entry: str | None, name: str | None, cwd: Path | None, as_json: bool) -> None:
     """Copy, tell its id."""
     home = home_from_env()
-    found = stored(home, session)
-    path = home.journal_path(found.session_id)
+    found = session_named(home, session)
+    path = home.journal_path(found.id)
     with translated():
         if entry is not None:
             with SessionManager.open_read_only(path, home=home).captured(TREE_LIMITS) as capture:
@@ -169,7 +168,7 @@ def _branch_summarised(home: Home, manager: SessionManager, target: str | None) 
     manager.branch_with_summary(target, told.text, told.details, usage=told.usage)
 
 
-@click.command("branch", help=BRANCH_HELP, context_settings=HELP_OPTIONS)
+@click.command("branch", help=BRANCH_HELP)
 @click.argument("session")
 @click.argument("entry")
 @click.option("--summary", metavar="TEXT", help="What the model is told of the branch that is left.")
@@ -183,8 +182,8 @@ def branch_command(session: str, entry: str, summary: str | None, summarize: boo
     if summary and summarize:
         raise WrongUsage("expected --summary TEXT or --summarize, not both")
     home = home_from_env()
-    found = stored(home, session)
-    with opened(home, found.session_id) as manager:
+    found = session_named(home, session)
+    with opened(home, found.id) as manager:
         with manager.captured(TREE_LIMITS) as capture:
             target = None if entry == _ROOT else entry_named(capture, entry)
         if summarize:
@@ -194,11 +193,11 @@ def branch_command(session: str, entry: str, summary: str | None, summarize: boo
         else:
             manager.branch_to(target)
         leaf = manager.leaf_id
-    text = f"{short(found.session_id)} goes on from {target or 'the beginning'}"
-    _tell(as_json, {"sessionId": found.session_id, "entryId": target, "leafId": leaf}, text)
+    text = f"{short(found.id)} goes on from {target or 'the beginning'}"
+    _tell(as_json, {"sessionId": found.id, "entryId": target, "leafId": leaf}, text)
 
 
-@click.command("archive", help=ARCHIVE_HELP, context_settings=HELP_OPTIONS)
+@click.command("archive", help=ARCHIVE_HELP)
 @click.argument("session")
 @click.option("--undo", is_flag=True, help="Put it back.")
 @AS_JSON
@@ -206,14 +205,14 @@ def branch_command(session: str, entry: str, summary: str | None, summarize: boo
 def archive_command(session: str, undo: bool, as_json: bool) -> None:
     """Append the state."""
     home = home_from_env()
-    found = stored(home, session)
+    found = session_named(home, session)
     status = "active" if undo else "archived"
-    with opened(home, found.session_id) as manager:
+    with opened(home, found.id) as manager:
         manager.append_session_state({"status": status})
-    _tell(as_json, {"sessionId": found.session_id, "status": status}, f"{short(found.session_id)} is {status}")
+    _tell(as_json, {"sessionId": found.id, "status": status}, f"{short(found.id)} is {status}")
 
 
-@click.command("delete", help=DELETE_HELP, context_settings=HELP_OPTIONS)
+@click.command("delete", help=DELETE_HELP)
 @click.argument("sessions", metavar="SESSION...", nargs=-1, required=True)
 @click.option("--force", is_flag=True, help="For good, where there is no trash; and what cannot be read.")
 @AS_JSON
@@ -221,8 +220,7 @@ def archive_command(session: str, undo: bool, as_json: bool) -> None:
 def delete_command(sessions: tuple[str, ...], force: bool, as_json: bool) -> None:
     """All are named before the first one goes."""
     home = home_from_env()
-    with translated(), catalog_of(home) as catalog:
-        ids = dict.fromkeys(catalog.named(name).session_id for name in sessions)
+    ids = dict.fromkeys(id_named(home, name) for name in sessions)
     trash = Trash.of_environment(os.environ, home.fs)
     now = time.time()
     deleted_at = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now))
@@ -246,8 +244,6 @@ def _tell(as_json: bool, row: object, text: str) -> None:
 
 
 EDIT_COMMANDS = (
-    search_command,
-    tree_command,
     rename_command,
     label_command,
     fork_command,

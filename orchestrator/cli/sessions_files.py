@@ -1,6 +1,5 @@
 """`sapwood sessions import`, `export`, `check` and `repair`: sessions as files."""
 
-import secrets
 import sys
 import time
 from collections.abc import Iterator
@@ -14,7 +13,8 @@ from orchestrator.cli.common import (
     echo_lines,
     fail_if_damaged,
     home_from_env,
-    known_session,
+    id_named,
+    session_named,
     told,
     tree_with,
 )
@@ -22,12 +22,12 @@ from orchestrator.cli.export import pi_files, session_lines, shown_lines, write_
 from orchestrator.engine.errors import EngineError, WrongUsage
 from orchestrator.views.findings import CheckRow, ImportRow, check_lines, import_lines, repair_lines
 from orchestrator.views.text import sanitize_terminal
+from store.disk.drawn import new_id
 from store.disk.home import Home
 from store.disk.importing import Imported, Importer, Refused, read_sources
 from store.errors import StoreError
-from store.ids import session_id
 from store.legacy.family import Source
-from store.times import iso, unix_ms
+from store.times import iso
 
 IMPORT_HELP = """Make sessions of files of other programs: plain JSONL of versions 1 to 3.
 
@@ -63,12 +63,11 @@ owns is left alone.
 \b
   sapwood sessions repair port-billing"""
 
-HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 _PATH = click.Path(path_type=Path)
 _EACH = "One object per {}, each on a line of its own."
 
 
-@click.command("import", help=IMPORT_HELP, context_settings=HELP_OPTIONS)
+@click.command("import", help=IMPORT_HELP)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=_PATH)
 @click.option("--again", is_flag=True, help="Also what was imported before; its cost still counts once.")
 @click.option("--json", "as_json", is_flag=True, help=_EACH.format("file"))
@@ -84,7 +83,7 @@ def import_command(paths: tuple[Path, ...], again: bool, as_json: bool) -> None:
             sources.append(found)
         else:
             refused.append(found)
-    importer = Importer(home.fs, home, iso(time.time()), _new_id, again=again)
+    importer = Importer(home.fs, home, iso(time.time()), lambda: new_id(time.time()), again=again)
     try:
         for tree in importer.run(sources):
             for one in tree:
@@ -118,10 +117,6 @@ def _files(paths: tuple[Path, ...]) -> tuple[list[Path], list[Path]]:
     return list(named), [path for path in inside if path not in named]
 
 
-def _new_id() -> str:
-    return session_id(unix_ms(time.time()), secrets.randbits(74))
-
-
 def _import_row(one: Imported) -> ImportRow:
     return ImportRow(
         session_id=one.session_id,
@@ -142,7 +137,7 @@ def _tell(row: ImportRow, as_json: bool) -> None:
         echo_lines(import_lines(row))
 
 
-@click.command("export", help=EXPORT_HELP, context_settings=HELP_OPTIONS)
+@click.command("export", help=EXPORT_HELP)
 @click.argument("session")
 @click.option("-o", "--output", "target", type=_PATH, help="A file, by default stdout.")
 @click.option(
@@ -158,7 +153,7 @@ def export_command(
     if layout is not None and (as_page or target is not None):
         raise WrongUsage("expected --layout alone, found -o or --html beside it")
     home = home_from_env()
-    header = known_session(home, session)
+    header = session_named(home, session)
     tree = tree_with(home, header)
     if layout is not None:
         files = pi_files(tree, header.id, layout[1].resolve())
@@ -183,7 +178,7 @@ def export_command(
     fail_if_damaged([tree], [header.id])
 
 
-@click.command("check", help=CHECK_HELP, context_settings=HELP_OPTIONS)
+@click.command("check", help=CHECK_HELP)
 @click.argument("target", required=False)
 @click.option("--json", "as_json", is_flag=True, help=_EACH.format("session"))
 @told
@@ -211,15 +206,10 @@ def _checks(home: Home, target: str | None) -> Iterator[CheckRow]:
             yield check_file(home, path.resolve())
             return
         target = path.stem
-    yield from check_session(home, _named(home, target))
+    yield from check_session(home, id_named(home, target))
 
 
-def _named(home: Home, name: str) -> str:
-    """The id of a session; one whose header cannot be read has no other name. Raises WrongUsage."""
-    return name if name in home.session_ids() else known_session(home, name).id
-
-
-@click.command("repair", help=REPAIR_HELP, context_settings=HELP_OPTIONS)
+@click.command("repair", help=REPAIR_HELP)
 @click.argument("session")
 @click.option("--json", "as_json", is_flag=True, help=_EACH.format("journal"))
 @told
@@ -228,7 +218,7 @@ def repair_command(session: str, as_json: bool) -> None:
     from orchestrator.cli.repairing import repair_session  # trio comes with it
 
     home = home_from_env()
-    done = repair_session(home, _named(home, session), time.time)
+    done = repair_session(home, id_named(home, session), time.time)
     for row in done.rows:
         if as_json:
             echo_json(row)

@@ -1,22 +1,27 @@
 """`sapwood sessions search|tree`: finding sessions, and entries in them."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import click
 
-from orchestrator.cli.common import echo_json, echo_lines, home_from_env, is_ascii, terminal_width, told
-from orchestrator.cli.listed import catalog_of
-from orchestrator.engine.errors import EngineError, NotOurs, WrongUsage
+from orchestrator.cli.common import (
+    AS_JSON,
+    catalog_of,
+    damaged,
+    echo_json,
+    echo_lines,
+    home_from_env,
+    is_ascii,
+    session_named,
+    terminal_width,
+    told,
+    translated,
+)
+from orchestrator.engine.errors import WrongUsage
 from orchestrator.views.entry_tree import entry_lines, entry_tree
 from orchestrator.views.found import found_lines, found_row
-from store.disk.forest import NoSuchSession
 from store.disk.history import Capture, ReadLimits
-from store.disk.home import Home
 from store.disk.manager import SessionManager
-from store.errors import OwnedElsewhere, StoreError
-from store.summary import Summary
 
 SEARCH_HELP = """Find sessions by their name, and by what was said in them: prompts, not answers.
 
@@ -35,35 +40,7 @@ label.
   sapwood sessions tree port-billing
   sapwood sessions tree port-billing --all --json"""
 
-HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 TREE_LIMITS = ReadLimits(entries=1 << 18, source_bytes=1 << 29)
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """What the store raises, as what a command ends with."""
-    try:
-        yield
-    except OwnedElsewhere as error:
-        raise NotOurs(str(error)) from error
-    except NoSuchSession as error:
-        raise WrongUsage(str(error)) from error
-    except FileNotFoundError as error:
-        raise WrongUsage(f"{error.filename}: there is no such session (any more)") from error
-    except StoreError as error:
-        raise NotOurs(str(error)) from error
-    except OSError as error:
-        raise EngineError(str(error)) from error
-
-
-def stored(home: Home, name: str) -> Summary:
-    """The session of this id, beginning or end of an id, or name. Raises WrongUsage; NotOurs: nothing of it can be read."""
-    with translated(), catalog_of(home) as catalog:
-        found = catalog.named(name)
-    if not found.created:
-        raise NotOurs(f"session {found.session_id} is damaged: {found.trouble}. Nothing was changed")
-    return found
 
 
 def entry_named(capture: Capture, name: str) -> str:
@@ -75,7 +52,7 @@ def entry_named(capture: Capture, name: str) -> str:
     raise WrongUsage(f"no entry has the id or label {name!r}; `sapwood sessions tree` shows those there are")
 
 
-@click.command("search", help=SEARCH_HELP, context_settings=HELP_OPTIONS)
+@click.command("search", help=SEARCH_HELP)
 @click.argument("words", nargs=-1, required=True)
 @click.option("-n", "--limit", "count", type=click.IntRange(1), default=20, show_default=True, help="So many sessions.")
 @AS_JSON
@@ -95,7 +72,7 @@ def search_command(words: tuple[str, ...], count: int, as_json: bool) -> None:
         echo_lines(["Nothing was found. Prompts and names are searched, answers are not."])
 
 
-@click.command("tree", help=TREE_HELP, context_settings=HELP_OPTIONS)
+@click.command("tree", help=TREE_HELP)
 @click.argument("session")
 @click.option("--all", "is_all", is_flag=True, help="Also entries that are no place to go back to.")
 @AS_JSON
@@ -103,9 +80,9 @@ def search_command(words: tuple[str, ...], count: int, as_json: bool) -> None:
 def tree_command(session: str, is_all: bool, as_json: bool) -> None:
     """Read, print; damage is told behind what can be read."""
     home = home_from_env()
-    found = stored(home, session)
+    session_id = session_named(home, session).id
     with translated():
-        manager = SessionManager.open_read_only(home.journal_path(found.session_id), home=home)
+        manager = SessionManager.open_read_only(home.journal_path(session_id), home=home)
         with manager.captured(TREE_LIMITS) as capture:
             path = [record.id for record in capture.branch()]
             placed = entry_tree(capture.tree(), path, is_all)
@@ -116,4 +93,7 @@ def tree_command(session: str, is_all: bool, as_json: bool) -> None:
     else:
         echo_lines(["It has no entries yet."])
     if manager.trouble:
-        raise NotOurs(f"session {found.session_id} is damaged: {manager.trouble}. Nothing was changed")
+        raise damaged(session_id, manager.trouble)
+
+
+FIND_COMMANDS = (search_command, tree_command)

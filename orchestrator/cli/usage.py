@@ -12,8 +12,8 @@ from orchestrator.cli.common import (
     fail_if_damaged,
     home_from_env,
     is_ascii,
-    known_session,
     newest_root,
+    session_named,
     told,
     tree_with,
 )
@@ -35,10 +35,8 @@ makes a total a lower bound (≥) and is named; it is never counted as free.
   sapwood usage port-billing --json
   sapwood usage --all --csv > usage.csv"""
 
-HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
-
-@click.command(help=HELP, context_settings=HELP_OPTIONS)
+@click.command(help=HELP)
 @click.argument("session", required=False)
 @click.option("--all", "is_all", is_flag=True, help="All trees.")
 @click.option("--json", "as_json", is_flag=True, help="A report as JSON; with --all an array of them.")
@@ -52,9 +50,9 @@ def command(session: str | None, is_all: bool, as_json: bool, as_csv: bool) -> N
         raise WrongUsage("expected --json or --csv, found both")
     home = home_from_env()
     if is_all:
-        parts = [(tree, tree.root_id) for tree in Forest(home).trees()]
+        parts = [(tree, tree.root_id) for tree in Forest.of(home).trees()]
     else:
-        header = newest_root(home) if session is None else known_session(home, session)
+        header = newest_root(home) if session is None else session_named(home, session)
         parts = [(tree_with(home, header), header.id)]
     reports = [usage_report(tree, top) for tree, top in parts]
     if as_json:

@@ -1,6 +1,5 @@
 """Trees on disk for their owner: the lock, the journals, and the repair of what a crash left out."""
 
-import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from actors.flusher import JournalLike
 from orchestrator.engine.errors import NotOurs, WrongUsage
 from orchestrator.engine.job import Job
 from store.disk.descriptors import DescriptorCache
+from store.disk.drawn import new_id
 from store.disk.forest import decoded, read_header
 from store.disk.fs import Fs
 from store.disk.home import Home
@@ -21,11 +21,10 @@ from store.disk.manager import SessionManager
 from store.disk.ownership import TreeLock
 from store.entries import Header
 from store.errors import JournalDamaged, JournalRefused, OwnedElsewhere, StoreError
-from store.ids import session_id
 from store.memory import MemoryJournal
 from store.records import Draft
 from store.repair import Fix, Node, own_children, repair_plan
-from store.times import iso, unix_ms
+from store.times import iso
 from store.tree import EntryTree
 
 
@@ -193,9 +192,8 @@ def open_ground(job: Job, home: Home, clock: Callable[[], float]) -> Ground:
     Raises WrongUsage, NotOurs; StoreError, OSError.
     """
     if job.session is None and job.fork is None:
-        now = clock()
-        new_id = session_id(unix_ms(now), secrets.randbits(74))
-        return OwnedTree.acquire(home.fs, home, new_id, clock) if job.is_kept else MemoryGround(new_id)
+        root_id = new_id(clock())
+        return OwnedTree.acquire(home.fs, home, root_id, clock) if job.is_kept else MemoryGround(root_id)
     name = job.session or _forked(job, home, clock)
     root_id = root_of(home.fs, home, name)
     if root_id != name:

@@ -8,8 +8,9 @@ from actors.protocol.supervision import Member
 from actors.tree import Tree
 from store.attribution import account
 from store.context import build_context
-from store.entries import ChildSettledEntry, ChildSpawnedEntry, SessionInfoEntry
+from store.entries import ChildSettledEntry, ChildSpawnedEntry
 from store.events import Place
+from store.records import name_given
 from store.repair import Node, admitting_entry, aggregates, next_run, own_children, runs
 
 
@@ -75,11 +76,9 @@ def fill(row: Row, node: Node) -> None:
 
 
 def name_of(node: Node) -> str | None:
-    """The session's name: the last one given, else the header's."""
-    for record in reversed(node.records):
-        if record.type == "session_info" and isinstance(body := record.body(), SessionInfoEntry):
-            return body.name
-    return node.header.name
+    """What the session is called now."""
+    infos = (record for record in reversed(node.records) if record.type == "session_info")
+    return name_given(node.header, next(infos, None))
 
 
 def model_of(node: Node) -> str | None:

@@ -24,7 +24,7 @@ from store.disk.home import Home
 from store.disk.ownership import Liveness, liveness
 from store.disk.summarizing import Known, summarize
 from store.errors import BadId
-from store.ids import checked_session_id
+from store.ids import is_session_id
 from store.summary import Summary
 
 T = TypeVar("T")
@@ -71,9 +71,8 @@ class Catalog:
         self, cwd: str | None = None, roots_only: bool = False, on_progress: Progress | None = None
     ) -> list[Summary]:
         """All sessions, or those of a folder, the one first that was written to last. Raises OSError."""
-        where = ("" if cwd is None else " AND cwd=?") + (" AND parent_id IS NULL" if roots_only else "")
-        values = [] if cwd is None else [text_value(cwd)]
-        return self._used(lambda: self._refreshed(on_progress)._selected(where, *values))
+        where = _in(cwd) + (" AND parent_id IS NULL" if roots_only else "")
+        return self._used(lambda: self._refreshed(on_progress)._selected(where, *_values(cwd)))
 
     def newest(self, count: int, cwd: str | None = None) -> list[Summary]:
         """The roots that were written to last.
@@ -81,10 +80,14 @@ class Catalog:
         As of the last look at the whole folder: what is new in it since, and each that is named here, is looked at again;
         another one that has grown meanwhile comes forward with the next whole look. Raises OSError.
         """
-        where = "" if cwd is None else " AND cwd=?"
-        values = [] if cwd is None else [text_value(cwd)]
-        select = f"{where} AND parent_id IS NULL ORDER BY modified DESC, session_id DESC LIMIT {int(count)}"
-        return self._used(lambda: self._newest(select, values))
+        select = f"{_in(cwd)} AND parent_id IS NULL ORDER BY modified DESC, session_id DESC LIMIT {int(count)}"
+        return self._used(lambda: self._newest(select, _values(cwd)))
+
+    def newest_root(self, cwd: str | None = None) -> Summary | None:
+        """The root that was written to last, archived ones left out; None: there is none. Raises OSError."""
+        where = f"{_in(cwd)} AND parent_id IS NULL AND NOT is_archived ORDER BY modified DESC, session_id DESC LIMIT 1"
+        found = self._used(lambda: self._refreshed(None)._selected(where, *_values(cwd)))
+        return found[0] if found else None
 
     def session(self, session_id: str) -> Summary | None:
         """One session, without a look at the others. None: no journal. Raises BadId."""
@@ -96,7 +99,7 @@ class Catalog:
 
         Of several with one name the root that was begun last. Raises NoSuchSession, OSError.
         """
-        found = self.session(name) if _is_id(name) else None
+        found = self.session(name) if is_session_id(name) else None
         return found or _resolved(self.sessions(), name)
 
     def search(self, text: str, count: int = 50) -> list[Found]:
@@ -302,18 +305,18 @@ class Catalog:
 _DEAD = Liveness("dead")
 
 
+def _in(cwd: str | None) -> str:
+    return "" if cwd is None else " AND cwd=?"
+
+
+def _values(cwd: str | None) -> list[str]:
+    return [] if cwd is None else [text_value(cwd)]
+
+
 def _chunks(sessions: list[str]) -> Iterator[list[str]]:
     rest = iter(sessions)
     while chunk := list(islice(rest, _CHUNK)):
         yield chunk
-
-
-def _is_id(text: str) -> bool:
-    try:
-        checked_session_id(text)
-    except BadId:
-        return False
-    return True
 
 
 def _resolved(sessions: list[Summary], name: str) -> Summary:

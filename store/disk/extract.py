@@ -1,16 +1,16 @@
 """A session begun with a path of another one: what forks, and branches that become sessions of their own, are made of."""
 
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from store.disk.drawn import new_id
 from store.disk.fork import fork_header
 from store.disk.history import Capture
 from store.entries import VERSION, Header, Known, LabelEntry
-from store.ids import entry_id, session_id
+from store.ids import entry_id
 from store.records import Draft, Record
-from store.times import iso, unix_ms
+from store.times import iso
 from store.tree import EntryTree, leaf_after
 
 Clock = Callable[[], float]
@@ -23,10 +23,6 @@ def new_header(clock: Clock, cwd: str, name: str | None = None, parent_session: 
     return Header(
         version=VERSION, id=new_id(now), timestamp=iso(now), cwd=cwd, parent_session=parent_session, name=name
     )
-
-
-def new_id(now: float) -> str:
-    return session_id(unix_ms(now), secrets.randbits(74))
 
 
 def extracted(

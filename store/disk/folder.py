@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from store.disk.fs import Fs, RealFs
-from store.errors import BadId
-from store.ids import checked_session_id
+from store.ids import is_session_id
 
 JOURNAL = ".jsonl"
 LOCK = ".lock"
@@ -28,7 +27,7 @@ def stamps(fs: Fs, folder: Path, suffixes: tuple[str, ...] = (JOURNAL,)) -> dict
     found: dict[str, dict[str, Stamp]] = {suffix: {} for suffix in suffixes}
     for name, stamp in _files(fs, folder, suffixes):
         stem, _, suffix = name.rpartition(".")
-        if _is_id(stem):
+        if is_session_id(stem):
             found[f".{suffix}"][stem] = stamp
     return found
 
@@ -61,11 +60,3 @@ def _files(fs: Fs, folder: Path, suffixes: tuple[str, ...]) -> list[tuple[str, S
     except FileNotFoundError:
         return []
     return files
-
-
-def _is_id(text: str) -> bool:
-    try:
-        checked_session_id(text)
-    except BadId:
-        return False
-    return True

@@ -92,7 +92,7 @@ def decoded(lines: tuple[bytes, ...]) -> Iterator[Record]:
 
 
 def read_tree(fs: Fs, home: Home, root_id: str) -> StoredTree:
-    """The whole tree below `root_id`. Raises StoreError when the root's own journal cannot be read at all."""
+    """The whole tree below `root_id`; without any node where the root's own journal cannot be read at all."""
     nodes: dict[str, Node] = {}
     troubles: dict[str, str] = {}
     waiting = [root_id]
@@ -107,10 +107,8 @@ def read_tree(fs: Fs, home: Home, root_id: str) -> StoredTree:
         waiting += [
             child.child_session_id for child in children_of(node.records) if child.child_session_id not in nodes
         ]
-    if root_id not in nodes:
-        raise StoreError(f"session {root_id} cannot be read: {troubles.get(root_id)}")
     state = liveness(fs, home, root_id)
-    plan: list[Fix] = repair_plan(nodes, root_id) if state.state == "dead" else []
+    plan: list[Fix] = repair_plan(nodes, root_id) if state.state == "dead" and nodes else []
     return StoredTree(root_id, with_fixes(nodes, plan), troubles, state, len(plan))
 
 

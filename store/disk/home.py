@@ -8,8 +8,8 @@ from typing import Self
 import attrs
 
 from store.disk.fs import FOLDER_MODE, Fs
-from store.errors import BadId, StoreError
-from store.ids import checked_session_id
+from store.errors import StoreError
+from store.ids import checked_session_id, is_session_id
 
 _JOURNAL = ".jsonl"
 
@@ -62,7 +62,8 @@ class Home:
             names = self.fs.listdir(self.sessions)
         except FileNotFoundError:
             return ()
-        return tuple(sorted(name.removesuffix(_JOURNAL) for name in names if _is_journal(name)))
+        stems = (name.removesuffix(_JOURNAL) for name in names if name.endswith(_JOURNAL))
+        return tuple(sorted(filter(is_session_id, stems)))
 
     def create(self) -> None:
         """Make the root and the folder of journals. Raises StoreError (see `make_folder`), OSError."""
@@ -128,13 +129,3 @@ def _absolute(environ: Mapping[str, str], name: str) -> Path | None:
     if not path.is_absolute():
         raise StoreError(f"{name}: expected an absolute path, found {text!r}")
     return path
-
-
-def _is_journal(name: str) -> bool:
-    if not name.endswith(_JOURNAL):
-        return False
-    try:
-        checked_session_id(name.removesuffix(_JOURNAL))
-    except BadId:
-        return False
-    return True

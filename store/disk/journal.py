@@ -317,7 +317,7 @@ def _check_bodies(path: Path, bodies: Sequence[bytes]) -> None:
 
 def _refuse(path: Path, recovery: Recovery) -> None:
     if recovery.refusal is not None:
-        raise JournalRefused(f"{path}: {recovery.refusal}")
+        raise JournalRefused(f"{path}: {recovery.refusal}. Nothing was changed")
     if recovery.damage:
         places = "; ".join(f"{d.start}-{d.end} ({d.reason})" for d in recovery.damage[:_DAMAGE_SHOWN])
         more = f" and {len(recovery.damage) - _DAMAGE_SHOWN} more" if len(recovery.damage) > _DAMAGE_SHOWN else ""

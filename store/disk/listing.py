@@ -45,7 +45,7 @@ class Listing:
         return _listed(place_of(home, session_dir), None, with_children, on_progress, on_session)
 
 
-def place_of(home: Home | None, session_dir: Path | None) -> Home:
+def place_of(home: Home | None, session_dir: str | Path | None) -> Home:
     """`home`, or the one that the environment names, with another folder of sessions if one is given. Raises StoreError."""
     home = home or Home.from_env(os.environ, RealFs())
     return home if session_dir is None else attrs.evolve(home, sessions=Path(session_dir).absolute())

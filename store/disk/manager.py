@@ -127,9 +127,9 @@ class SessionManager(Identity, Appends, Reads, Listing):
         """
         place = place_of(home, session_dir)
         with Catalog.open(place) as catalog:
-            recent = [each for each in catalog.sessions(str(cwd), roots_only=True) if not each.is_archived]
-        if recent:
-            return cls.open(place.journal_path(recent[0].session_id), home=place, clock=clock)
+            newest = catalog.newest_root(str(cwd))
+        if newest is not None:
+            return cls.open(place.journal_path(newest.session_id), home=place, clock=clock)
         return cls.create(cwd, home=place, clock=clock)
 
     @classmethod

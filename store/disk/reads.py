@@ -9,9 +9,9 @@ import msgspec
 
 from store.context import Context, build_context
 from store.disk.history import USUAL, Capture, ReadLimits, TreeNode
-from store.entries import Header, SessionInfoEntry
+from store.entries import Header
 from store.frame import U32_MAX
-from store.records import Record
+from store.records import Record, name_given
 
 UNLIMITED = ReadLimits(entries=U32_MAX, source_bytes=1 << 63)
 
@@ -39,8 +39,7 @@ class Reads(ABC):
         """The latest name that it was given, else the one that it was born with."""
         with self.captured(UNLIMITED) as capture:
             record = capture.last_of("session_info")
-        body = record.body() if record is not None else None
-        return body.name if isinstance(body, SessionInfoEntry) else self.header.name
+        return name_given(self.header, record)
 
     def read_leaf_entry(self, max_source_bytes: int | None = None) -> Record | None:
         with self.captured(_of_bytes(max_source_bytes)) as capture:

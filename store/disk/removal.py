@@ -92,11 +92,8 @@ def _nodes(home: Home, root_id: str) -> Mapping[str, Node]:
 
 
 def _whole(home: Home, root_id: str) -> tuple[Mapping[str, Node], Mapping[str, str]]:
-    """The tree as it is stored: it is ours now, so nothing was added in memory. Nothing where the root cannot be read."""
-    try:
-        tree = read_tree(home.fs, home, root_id)
-    except StoreError:
-        return {}, {}
+    """The tree as it is stored: it is ours now, so nothing was added in memory."""
+    tree = read_tree(home.fs, home, root_id)
     return tree.nodes, tree.troubles
 
 

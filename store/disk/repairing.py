@@ -55,7 +55,7 @@ def repair_journal(fs: Fs, home: Home, session_id: str, lock: TreeLock, since: s
         fs.close(fd)
     check = check_journal(data, session_id)
     if check.recovery.refusal is not None:
-        raise JournalRefused(f"{path}: {check.recovery.refusal}")
+        raise JournalRefused(f"{path}: {check.recovery.refusal}. Nothing was changed")
     if not check.gaps:
         return Repaired(session_id, check)
     header = check.header or encode(_made_header(fs, home, session_id, check.records))

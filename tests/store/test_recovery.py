@@ -229,7 +229,6 @@ def test_what_is_not_ours_to_write_is_refused(data: bytes, says: str) -> None:
 
     assert found.refusal is not None
     assert says in found.refusal
-    assert "Nothing was changed" in found.refusal or "session header" in found.refusal
     assert found.torn is None
 
 

@@ -16,10 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.cli.forest import Forest as Trees
-from orchestrator.cli.listed import all_trees
+from orchestrator.cli.forest import newest_first
 from orchestrator.cli.main import with_command
 from orchestrator.views.rows import AgentRow, tree_rows
-from store.disk.catalog import Catalog
 from store.entries import (
     AgentStatusEntry,
     CustomEntry,
@@ -47,14 +46,11 @@ def forest(tmp_path: Path) -> Iterator[Forest]:
 
 
 def by_journals(forest: Forest) -> list[list[AgentRow]]:
-    trees = [tree_rows(tree, NOW) for tree in Trees(forest.home).trees()]
-    trees.sort(key=lambda rows: rows[0].modified or "", reverse=True)
-    return trees
+    return newest_first(tree_rows(tree, NOW) for tree in Trees.of(forest.home).trees())
 
 
 def by_catalog(forest: Forest) -> list[list[AgentRow]]:
-    with Catalog.open(forest.home) as catalog:
-        return all_trees(catalog, NOW)
+    return newest_first(Trees.of(forest.home).rows(NOW))
 
 
 def as_known(row: AgentRow, other: AgentRow) -> AgentRow:
@@ -86,7 +82,7 @@ def test_a_tree_at_rest_is_listed_without_opening_its_journals(forest: Forest, m
     def refuse(*_: object) -> None:
         raise AssertionError("expected no look into a journal")
 
-    monkeypatch.setattr("orchestrator.cli.listed.read_tree", refuse)
+    monkeypatch.setattr("orchestrator.cli.common.read_tree", refuse)
     monkeypatch.setattr("store.disk.catalog.summarize", refuse)
     assert by_catalog(forest) == read
 
