@@ -10,6 +10,7 @@ import trio
 from actors.mailbox import Mailbox
 from actors.outbox import Outbox
 from actors.protocol.mail import REVIVING, ChildRested, ChildWoken, Emptied, Mail
+from store.entries import Known
 from store.events import Place
 from store.repair import Aggregates
 from store.usage import NOTHING, Spend
@@ -19,6 +20,7 @@ from store.usage import NOTHING, Spend
 class Row:
     """One session. `below`: what its descendants were billed; `why` and `target_id`: how its spend is attributed.
 
+    `founding`: entries with which its journal begins.
     `is_stored`: it has a journal; `outbox` is there once that is open; `nursery` holds the tasks of its children while its
     own task runs.
     `runs` counts the runs that have ended; `is_running`: one is open, or about to be.
@@ -34,6 +36,7 @@ class Row:
     thinking: str | None = None
     limits: dict[str, float] = attrs.field(factory=dict)
     is_gone: bool = False
+    founding: tuple[Known, ...] = ()
     is_stored: bool = False
     outbox: Outbox | None = None
     nursery: trio.Nursery | None = None

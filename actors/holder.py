@@ -103,7 +103,7 @@ class Holder:
         self.supervisor.sink.publish(row.place, header)
         _, info = workshop.model(row.model)
         change = ModelChangeEntry(provider=info.provider, model_id=info.id)
-        await self._written(lambda: outbox.append(change))
+        await self._written(lambda: outbox.append(change, *row.founding))
 
     def _header(self) -> Header:
         row, workshop, parent = self.row, self.supervisor.workshop, self.row.parent

@@ -42,7 +42,12 @@ async def call_model(
         except StoreError as error:
             end = ModelFailure("invalid_request", f"the prompt could not be made durable: {error}")
         if end is None:
-            end = await admitted_call(supervisor, row, model, _request(supervisor, row, outbox, call), hear)
+            request = _request(supervisor, row, outbox, call)
+            speaker = supervisor.workshop.speaker(row)
+            if speaker is not None:
+                end = await speaker.call(request, hear)
+            else:
+                end = await admitted_call(supervisor, row, model, request, hear)
     if reply.refused_usage:
         outbox.publish(Diagnostic(level="warning", code="usage", text=reply.refused_usage))
     return _signal(work, reply, outbox, end, clock.steady_s())

@@ -34,7 +34,10 @@ SETTLE_LEDGER_S = 5.0
 
 @attrs.frozen
 class Workshop:
-    """What the engine hands to the actors. `model` raises KeyError for a name that it does not know."""
+    """What the engine hands to the actors. `model` raises KeyError for a name that it does not know.
+
+    `speaker`: who gives a session's next answer in place of its model, if anybody does.
+    """
 
     model: Callable[[str], tuple[Model, ModelInfo]]
     tools: Mapping[str, Tool]
@@ -47,6 +50,7 @@ class Workshop:
     artifact_dir: Callable[[str], str]
     find_models: Callable[[str], tuple[ModelRow, ...]]
     system_prompt: Callable[[Row], str]
+    speaker: Callable[[Row], Model | None] = lambda row: None
 
 
 @attrs.define(eq=False)

@@ -8,7 +8,7 @@ import msgspec
 import trio
 
 from actors.protocol.mail import ToolEnded
-from actors.protocol.tools import Family, Tool, ToolContext, ToolResult, text_result
+from actors.protocol.tools import TOOL_ABORTED, Family, Tool, ToolContext, ToolResult, text_result
 from store.errors import StoreError
 from store.events import Diagnostic
 from store.messages import ToolCall, ToolResultMessage
@@ -35,7 +35,7 @@ class ToolRun:
     scope: trio.CancelScope
 
     async def run(self) -> ToolEnded:
-        result = text_result("The tool was aborted.", is_error=True)
+        result = text_result(TOOL_ABORTED, is_error=True)
         with self.scope:
             result = await self._result()
         try:

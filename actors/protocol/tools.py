@@ -9,6 +9,8 @@ import msgspec
 from actors.protocol.model import ToolSpec
 from store.messages import TextContent, Visible
 
+TOOL_ABORTED = "The tool was aborted."
+
 
 class ToolResult(msgspec.Struct, frozen=True):
     """What a tool gives back. `delivers` names the notices and messages that it hands to the model."""

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from orchestrator.cli.common import home_from_env, newest_root, session_named
+from orchestrator.cli.declared import as_declared
 from orchestrator.cli.stdout import drop_stdout, leave
 from orchestrator.dialects.projection import Projection
 from orchestrator.engine.config import load_config
@@ -86,6 +87,9 @@ _sessions = _options(
     ),
 )
 _work = _options(
+    click.option(
+        "--tree", type=click.Path(exists=True, dir_okay=False), help="Start the agents that this TOML file declares."
+    ),
     click.option("-t", "--tools", help="Only these tools, comma-separated."),
     click.option("--no-tools", is_flag=True, help="No tools at all."),
     click.option("-C", "--cwd", type=click.Path(exists=True, file_okay=False), help="Work in this folder."),
@@ -131,6 +135,7 @@ def command(prompt: tuple[str, ...], **options: Any) -> None:
       sapwood run "What does this project do?"
       git diff | sapwood run "Review this"
       sapwood run -c "And now the tests"
+      sapwood run --tree release.toml
       sapwood run --mode json "List files" | jq -c 'select(.type == "message_end")'
     """
     hold_standard_descriptors()
@@ -171,7 +176,15 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
     chosen = [way for way in ways if options[way] not in {None, False}]
     if len(chosen) > 1:
         raise WrongUsage("expected at most one of -c, -r, --session, --fork, --no-session")
-    piped = piped_text(0, bool(words), lambda text: click.echo(f"sapwood: {text}", err=True))
+    piped = piped_text(0, bool(words or options["tree"]), lambda text: click.echo(f"sapwood: {text}", err=True))
+    plan = None
+    if options["tree"] is not None:
+        if chosen not in ([], ["no_session"]):
+            raise WrongUsage("expected --tree alone: a stored session goes on with the tree that was declared for it")
+        plan, options, words = as_declared(Path(options["tree"]), options, words, piped)
+        for node in plan.nodes():
+            if node.model is not None:
+                models.get(node.model)
     stored = _stored(options, home, folder)
     given = {name: options[name] for name in ("max_depth", "max_children", "max_live_children", "max_turns")}
     has_stored = stored is not None or options["fork"] is not None
@@ -193,6 +206,7 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
         session=stored,
         fork=session_named(home, options["fork"]).id if options["fork"] is not None else None,
         name=readable(options["name"]) if options["name"] else None,
+        tree=plan,
         tools=() if options["no_tools"] else chosen_tools(options["tools"]),
         thinking=thinking,
         system_prompt=options["system_prompt"],

@@ -11,6 +11,7 @@ from actors.protocol.compaction import CompactionPolicy
 from actors.protocol.limits import Limits
 from actors.protocol.retry import RetryPolicy
 from orchestrator.dialects.projection import NATIVE, Projection
+from orchestrator.engine.declared.plan import TreePlan
 from store.messages import Visible
 
 DURABILITY: tuple[str, ...] = get_args(Durability)
@@ -22,6 +23,7 @@ class Job:
 
     `budgets`: `max_cost` in dollars and `max_tokens` for the whole tree, `timeout_s` for this run of it.
     `stream`: how the stream is told, where it is asked for (`is_json`).
+    `tree`: what is declared of its children.
     `model` None with a stored session: the one that it had. `tools` None: all. `is_kept` False: nothing is written to disk.
     """
 
@@ -39,6 +41,7 @@ class Job:
     session: str | None = None
     fork: str | None = None
     name: str | None = None
+    tree: TreePlan | None = None
     tools: tuple[str, ...] | None = None
     thinking: str | None = None
     system_prompt: str | None = None

@@ -4,12 +4,14 @@ import attrs
 import trio
 
 from actors.clock import Clock
+from actors.directory import Row
 from actors.flusher import Flushing
 from actors.protocol.model import Model, ModelInfo
 from actors.protocol.supervision import Member, TreeState
 from actors.sink import Sink
 from actors.supervisor import Workshop
 from actors.tree import UNNAMED, Tree
+from orchestrator.engine.declared.speaker import Declared, declared_in
 from orchestrator.engine.errors import WrongUsage
 from orchestrator.engine.instructions import Instructions, context_files
 from orchestrator.engine.job import Job
@@ -38,6 +40,7 @@ class Planted:
     ground: Ground
     sink: Sink
     kernels: Kernels
+    declared: Declared | None
     tree: Tree = attrs.field(init=False)
 
     @classmethod
@@ -47,13 +50,15 @@ class Planted:
         """The tree in memory, with a row for every session that is stored. Raises WrongUsage; StoreError, OSError."""
         config = models.config.kernel
         kernels = Kernels(KernelSettings(config.python or job.environ.get("SAPWOOD_KERNEL_PYTHON")))
-        planted = cls(job, home, models, ground, sink, kernels)
         node = ground.nodes.get(ground.root_id)
+        declared = Declared(job.tree) if job.tree else declared_in([] if node is None else node.tree.own_records)
+        planted = cls(job, home, models, ground, sink, kernels, declared)
         stored_model = None if node is None else model_of(node)
         model = planted._checked_model(stored_model)
         state = planted._state(model)
         tree = planted.tree = Tree.of(planted._workshop(), state, sink, flusher, clock, job.name or UNNAMED)
         tree.root.tools, tree.root.thinking, tree.root.limits = job.tools, job.thinking, dict(job.budgets)
+        tree.root.founding = () if declared is None else (declared.entry,)
         models.notice = planted._notice
         if node is not None:
             planted._take_up(node, has_new_model=model != stored_model)
@@ -132,6 +137,7 @@ class Planted:
             artifact_dir=ground.artifact_dir,
             find_models=self.models.search,
             system_prompt=self._instructions().for_session,
+            speaker=self._speaker,
         )
 
     def _instructions(self) -> Instructions:
@@ -145,6 +151,9 @@ class Planted:
             return self.models.get(name)
         except WrongUsage as error:
             raise KeyError(str(error)) from error
+
+    def _speaker(self, row: Row) -> Model | None:
+        return None if self.declared is None else self.declared.speaker(row)
 
     def _notice(self, session: str, text: str) -> None:
         row = self.tree.supervisor.directory.rows[session]

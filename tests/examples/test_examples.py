@@ -182,6 +182,28 @@ def test_the_limit_of_turns_ends_the_run_with_a_status_of_its_own(run: Run, tmp_
     assert outcomes(events)["root"] == "limit_reached"
 
 
+# --- declared ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_declared_tree_runs_in_its_order_and_answers_with_what_its_agents_answered(run: Run) -> None:
+    done = run("declared", SAPWOOD, "run", "--tree", "tree.toml")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line for line in done.stdout.split("\n") if line.startswith("## ")] == [
+        "## longest: completed",
+        "## names: completed",
+        "## report: completed",
+    ]
+    assert done.stdout.endswith("It is all there: tree.toml\n")
+    rows = json.loads(run("declared", SAPWOOD, "agents", "--all", "--json").stdout)
+    assert [(row["name"], row["depth"], row["outcome"]) for row in rows[1:]] == [
+        ("longest", 1, "completed"),
+        ("names", 1, "completed"),
+        ("report", 1, "completed"),
+        ("proof", 2, "completed"),
+    ]
+
+
 # --- the programs -----------------------------------------------------------------------------------------------------
 
 
