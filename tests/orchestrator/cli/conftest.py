@@ -8,6 +8,9 @@ import pytest
 
 from orchestrator.cli.main import main
 from tests.orchestrator.engine.processes import Desk, Done, desk_at
+from tests.peers.npm import npm_peers
+
+__all__ = ["npm_peers"]
 
 Here = Callable[..., Done]
 

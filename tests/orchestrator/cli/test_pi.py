@@ -1,4 +1,4 @@
-"""pi 1.6.0 itself opens, lists and continues what is exported: its own code, from npm, kept in pytest's cache."""
+"""pi 1.6.0 itself opens, lists and continues what is exported: its own code, from npm."""
 
 import json
 import shutil
@@ -21,7 +21,6 @@ from tests.imported import DATA, FILES
 from tests.stored import Forest, sample
 
 PACKAGE = "@earendil-works/pi-coding-agent"
-VERSION = "1.6.0"
 SCRIPT = """
 const { SessionManager } = await import(process.argv[1]);
 const said = (m) => [m.role, m.timestamp, typeof m.content === "string" ? m.content : JSON.stringify(m.content ?? m.summary)];
@@ -44,27 +43,10 @@ Pi = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
-def pi(pytestconfig: pytest.Config) -> Pi:
-    """Runs a job in pi's session manager. Skips where there is no Node.js 20 or npm cannot be reached."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        pytest.skip("pi needs node and npm, and they are not installed")
-    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
-    if int(version.lstrip("v").split(".")[0]) < 20:
-        pytest.skip(f"pi needs Node.js 20 or newer, found {version.strip()}")
-    if pytestconfig.cache is None:
-        pytest.skip("pi is kept in pytest's cache, and that is off")
-    folder = pytestconfig.cache.mkdir(f"pi-{VERSION}")
-    manager = folder / "node_modules" / PACKAGE / "dist" / "core" / "session-manager.js"
-    if not manager.exists():
-        install = [npm, "install", "--prefix", str(folder), "--ignore-scripts", "--no-audit", "--no-fund", "--no-save"]
-        install += ["--fetch-retries=0", "--fetch-timeout=30000", f"{PACKAGE}@{VERSION}"]
-        try:
-            done = subprocess.run(install, capture_output=True, text=True, check=False, timeout=300)
-        except subprocess.TimeoutExpired:
-            pytest.skip("npm took more than five minutes")
-        if done.returncode:
-            pytest.skip(f"npm cannot install {PACKAGE}@{VERSION}: {done.stderr.strip()[-200:]}")
+def pi(npm_peers: Path) -> Pi:
+    """Runs a job in pi's session manager."""
+    node = str(shutil.which("node"))
+    manager = npm_peers / "node_modules" / PACKAGE / "dist" / "core" / "session-manager.js"
 
     def run(job: str, *arguments: str | Path) -> Any:
         words = [node, "--input-type=module", "-e", SCRIPT, str(manager), job, *(str(each) for each in arguments)]
