@@ -29,6 +29,17 @@ R = TypeVar("R")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 
 
+def options_of(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Several options that go together, as one decorator."""
+
+    def add(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
 def told(function: Callable[P, R]) -> Callable[P, R]:
     """A command whose failures end it with their text on stderr and their status."""
 

@@ -3,14 +3,13 @@
 import errno
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from orchestrator.cli.common import home_from_env, newest_root, session_named
+from orchestrator.cli.common import home_from_env, newest_root, options_of, session_named
 from orchestrator.cli.declared import as_declared
 from orchestrator.cli.stdout import drop_stdout, leave
 from orchestrator.dialects.projection import Projection
@@ -33,16 +32,7 @@ if TYPE_CHECKING:
 THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
 
 
-def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def add(function: Any) -> Any:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return add
-
-
-_output = _options(
+_output = options_of(
     click.option("--mode", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output."),
     click.option("--json", "is_json", is_flag=True, help="The same as --mode json."),
     click.option(
@@ -63,7 +53,7 @@ _output = _options(
     click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the last answer there, too."),
     click.option("-q", "--quiet", is_flag=True, help="No progress on stderr."),
 )
-_model = _options(
+_model = options_of(
     click.option("-m", "--model", envvar="SAPWOOD_MODEL", metavar="PROVIDER/ID[:THINKING]", help="The model."),
     click.option("--provider", envvar="SAPWOOD_PROVIDER", help="The provider of a model that is named without one."),
     click.option("--thinking", type=click.Choice(THINKING), envvar="SAPWOOD_THINKING", help="How long to think."),
@@ -71,7 +61,7 @@ _model = _options(
     click.option("--wait-for-reset", is_flag=True, help="Wait as long as the provider says, also over a restart."),
     click.option("--api-key", help="Key of the provider; a variable keeps it out of the list of processes."),
 )
-_sessions = _options(
+_sessions = options_of(
     click.option("-c", "--continue", "is_continue", is_flag=True, help="Go on with the newest session of this folder."),
     click.option("-r", "--resume", metavar="SESSION", help="Go on with this session (id, its beginning or end, name)."),
     click.option("--session", metavar="SESSION|PATH", help="The same, also by the path of its journal."),
@@ -86,7 +76,7 @@ _sessions = _options(
         help="Go on when a record is written (flushed once a second), flushed with others (default), or flushed alone.",
     ),
 )
-_work = _options(
+_work = options_of(
     click.option(
         "--tree", type=click.Path(exists=True, dir_okay=False), help="Start the agents that this TOML file declares."
     ),
@@ -97,7 +87,7 @@ _work = _options(
     click.option("--append-system-prompt", help="After all other instructions."),
     click.option("--no-context-files", is_flag=True, help="Leave AGENTS.md and CLAUDE.md out."),
 )
-_limits = _options(
+_limits = options_of(
     click.option("--max-depth", type=click.IntRange(0), envvar="SAPWOOD_MAX_DEPTH", help="Levels of children."),
     click.option("--max-children", type=click.IntRange(0), envvar="SAPWOOD_MAX_CHILDREN", help="Children in all."),
     click.option(

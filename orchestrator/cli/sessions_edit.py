@@ -14,6 +14,7 @@ from orchestrator.cli.common import (
     echo_lines,
     home_from_env,
     id_named,
+    options_of,
     session_named,
     told,
     translated,
@@ -46,6 +47,11 @@ What was copied is not billed again.
 \b
   sapwood sessions fork port-billing
   sapwood sessions fork port-billing --at 1f --name second-try"""
+
+CLONE_HELP = """Begin a new session with all that the current branch of another one holds: the fork at its leaf.
+
+\b
+  sapwood sessions clone port-billing --name second-try"""
 
 BRANCH_HELP = """Go back to an earlier entry: the session goes on from there, and the branch that is left stays in it.
 
@@ -118,15 +124,34 @@ def label_command(session: str, entry: str, label: str | None, clear: bool, as_j
     _tell(as_json, {"sessionId": found.id, "entryId": target, "label": label}, text)
 
 
+_of_the_copy = options_of(
+    click.option("--name", help="Of the new session, by default the old one's."),
+    click.option("-C", "--cwd", type=click.Path(file_okay=False, exists=True, path_type=Path), help="Its folder."),
+)
+
+
 @click.command("fork", help=FORK_HELP)
 @click.argument("session")
 @click.option("--at", "entry", metavar="ENTRY", help="Copy what leads to this entry, by default to the leaf.")
-@click.option("--name", help="Of the new session, by default the old one's.")
-@click.option("-C", "--cwd", type=click.Path(file_okay=False, exists=True, path_type=Path), help="Its folder.")
+@_of_the_copy
 @AS_JSON
 @told
 def fork_command(session: str, entry: str | None, name: str | None, cwd: Path | None, as_json: bool) -> None:
     """Copy, tell its id."""
+    _copy(session, entry, name, cwd, as_json=as_json)
+
+
+@click.command("clone", help=CLONE_HELP)
+@click.argument("session")
+@_of_the_copy
+@AS_JSON
+@told
+def clone_command(session: str, name: str | None, cwd: Path | None, as_json: bool) -> None:
+    """The fork at the leaf."""
+    _copy(session, None, name, cwd, as_json=as_json)
+
+
+def _copy(session: str, entry: str | None, name: str | None, cwd: Path | None, *, as_json: bool) -> None:
     home = home_from_env()
     found = session_named(home, session)
     path = home.journal_path(found.id)
@@ -247,6 +272,7 @@ EDIT_COMMANDS = (
     rename_command,
     label_command,
     fork_command,
+    clone_command,
     branch_command,
     archive_command,
     delete_command,

@@ -323,6 +323,9 @@ def test_a_fork_begins_a_session_of_its_own(forest: Forest, run: Run, tmp_path: 
     listed = {row["name"]: row for row in told(run("list", "--json"))}
     assert listed["second try"]["total"]["input"] == 0
     assert "sapwood run -r" in run("fork", "forked").stdout
+    clone = told(run("clone", "forked", "--name", "third try", "--json"))
+    leaf = next(row["id"] for row in told(run("tree", "forked", "--json")) if row["isLeaf"])
+    assert (clone["forkedFrom"]["entryId"], clone["name"]) == (leaf, "third try")
     assert run("fork", "forked", "--at", "nowhere").exit_code == 2
     session.damage()
     assert run("fork", session.id).exit_code == 4
@@ -362,7 +365,7 @@ def test_what_another_process_owns_is_not_changed(forest: Forest, run: Run, argu
     assert run("fork", root.id).exit_code == 0  # a reader needs no lock
 
 
-@pytest.mark.parametrize("command", ["tree", "rename", "label", "fork", "branch", "archive", "delete"])
+@pytest.mark.parametrize("command", ["tree", "rename", "label", "fork", "clone", "branch", "archive", "delete"])
 @pytest.mark.parametrize("name", ["nobody", "../../etc/passwd", "\x1b]0;x\x07", "0198f0aa", ""])
 def test_a_session_that_is_not_there_is_wrong_usage(forest: Forest, run: Run, command: str, name: str) -> None:
     sample(forest)
@@ -543,7 +546,7 @@ def named(forest: Forest, name: str) -> StoredSession:
 
 # --- all of them ------------------------------------------------------------------------------------------------------
 
-COMMANDS = ["search", "tree", "rename", "label", "fork", "branch", "archive", "delete", "list"]
+COMMANDS = ["search", "tree", "rename", "label", "fork", "clone", "branch", "archive", "delete", "list"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
