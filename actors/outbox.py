@@ -25,6 +25,8 @@ from store.events import (
     CompactionEnd,
     CompactionStart,
     Event,
+    GateEnd,
+    GateStart,
     MessageEnd,
     MessageStart,
     MessageUpdate,
@@ -82,6 +84,7 @@ class Outbox:
     _loop: list[msgspec.Raw] | None = None
     _retry: AutoRetryStart | None = None
     _compaction: CompactionStart | None = None
+    _gate: GateStart | None = None
     _unshown: list[Draft] = attrs.field(factory=list)
     _is_message_open: bool = False
     _shown_usage: Usage | None = None
@@ -167,6 +170,11 @@ class Outbox:
     def show_compaction(self, event: CompactionStart | CompactionEnd) -> None:
         """A summary that is being made is a bracket."""
         self._compaction = event if isinstance(event, CompactionStart) else None
+        self.publish(event)
+
+    def show_gate(self, event: GateStart | GateEnd) -> None:
+        """So is a gate."""
+        self._gate = event if isinstance(event, GateStart) else None
         self.publish(event)
 
     def show_retry(self, event: AutoRetryStart | AutoRetryEnd) -> None:
@@ -296,6 +304,8 @@ class Outbox:
         if self._compaction is not None:
             of = self._compaction.reason
             self.show_compaction(CompactionEnd(reason=of, aborted=False, will_retry=False, error_message=reason))
+        if self._gate is not None:
+            self.show_gate(_cut_off(self._gate, reason))
         self.end_turn()
         self.end_loop()
         if self._retry is not None:
@@ -316,3 +326,8 @@ class Outbox:
             if not isinstance(body, RunSettledEntry):
                 self.show(draft)
         return [draft for draft in late if isinstance(draft.body, RunSettledEntry)]
+
+
+def _cut_off(gate: GateStart, reason: str) -> GateEnd:
+    result = {"content": [{"type": "text", "text": reason}]}
+    return GateEnd(command=gate.command, attempt=gate.attempt, passed=False, result=result, duration_ms=0)

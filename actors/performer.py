@@ -1,6 +1,6 @@
 """Carries out what the turn rules decide, for one incarnation. Nothing here waits: work is started, and comes home as mail."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
 import msgspec
@@ -9,6 +9,7 @@ import trio
 from actors.asks import Asks
 from actors.directory import Row
 from actors.errands import Errands
+from actors.gate_run import GateRun
 from actors.in_turn import InTurn, in_turns
 from actors.model_call import call_model
 from actors.outbox import Outbox, Written
@@ -29,6 +30,7 @@ from actors.protocol.effects import (
     PublishEvent,
     RefuseMail,
     ReportRunning,
+    RunGate,
     RunTools,
     SettleRun,
     StartChild,
@@ -38,8 +40,8 @@ from actors.protocol.effects import (
     Summarise,
     UseModel,
 )
-from actors.protocol.mail import REVIVING, Abort, ChildEnded, Directed, LedgerDrained, TimerFired
-from actors.protocol.questions import Admit, MayCall, Question
+from actors.protocol.mail import REVIVING, Abort, ChildEnded, Directed, LedgerDrained, Signal, TimerFired
+from actors.protocol.questions import Admit, MayCall, MaySettle, Question
 from actors.protocol.rules.ending import not_run
 from actors.protocol.tools import (
     FamilyAnswer,
@@ -52,7 +54,7 @@ from actors.summary import Summary
 from actors.supervisor import Supervisor
 from actors.tool_calls import ToolRun
 from store.entries import CustomMessageEntry, Known, MailEntry, MessageEntry
-from store.events import AgentMessage, AutoRetryEnd, AutoRetryStart, CompactionEnd, CompactionStart
+from store.events import AgentMessage, AutoRetryEnd, AutoRetryStart, CompactionEnd, CompactionStart, GateEnd, GateStart
 from store.messages import AssistantMessage, ToolCall
 from store.repair import SETTLED_TEXT_BYTES, bounded
 from store.size import answered_tokens, context_tokens
@@ -108,6 +110,8 @@ class Performer:
                     self._show(one)
             case PublishEvent(CompactionStart() | CompactionEnd() as event):
                 outbox.show_compaction(event)
+            case PublishEvent(GateStart() | GateEnd() as event):
+                outbox.show_gate(event)
             case PublishEvent(AutoRetryStart() | AutoRetryEnd() as event):
                 outbox.show_retry(event)
             case PublishEvent(event):
@@ -122,9 +126,12 @@ class Performer:
             case EndTurn():
                 outbox.end_turn()
             case CallModel(work, call):
-                self._start_call(work, call)
+                self._start(work, lambda scope: call_model(self.supervisor, self.row, outbox, work, call, scope))
             case RunTools(work, call_ids):
                 self._start_tools(work, call_ids)
+            case RunGate(work, command, timeout_s):
+                gate = GateRun(self.supervisor, self.row, outbox, InTurn(self._ask), work, command, timeout_s)
+                self._start(work, gate.run)
             case EndTools():
                 outbox.close_tools("The run ended before this tool did.")
             case CancelWork():
@@ -142,7 +149,9 @@ class Performer:
             case UseModel(model):
                 self.row.model = model
             case Summarise(work, instructions):
-                self._start_summary(work, instructions)
+                self._start(
+                    work, lambda scope: Summary(self.supervisor, self.row, outbox, work, instructions, scope).run()
+                )
             case StartChild(admitted, request):
                 self._start_child(admitted, request)
             case Answer(ask_id, value):
@@ -171,27 +180,17 @@ class Performer:
 
     # Model and tools
 
-    def _start_call(self, work: int, call: int) -> None:
+    def _start(self, work: int, run: Callable[[trio.CancelScope], Awaitable[Signal]]) -> None:
+        """Start work that its scope cancels, and whose signal comes home."""
         scope = trio.CancelScope()
         self._scopes[work] = [scope]
 
-        async def run() -> None:
-            signal = await call_model(self.supervisor, self.row, self.outbox, work, call, scope)
+        async def task() -> None:
+            signal = await run(scope)
             self._scopes.pop(work, None)
             self.row.mailbox.put(signal)
 
-        self.nursery.start_soon(run)
-
-    def _start_summary(self, work: int, instructions: str | None) -> None:
-        scope = trio.CancelScope()
-        self._scopes[work] = [scope]
-
-        async def run() -> None:
-            signal = await Summary(self.supervisor, self.row, self.outbox, work, instructions, scope).run()
-            self._scopes.pop(work, None)
-            self.row.mailbox.put(signal)
-
-        self.nursery.start_soon(run)
+        self.nursery.start_soon(task)
 
     def _consult(self, question_id: int, question: Question) -> None:
         if isinstance(question, MayCall):
@@ -204,6 +203,8 @@ class Performer:
                 window=info.context_window,
                 budgets=self.supervisor.budgets(self.row),
             )
+        elif isinstance(question, MaySettle):
+            question = msgspec.structs.replace(question, answer=self.outbox.answer(self.row.runs + 1))
         self.row.mailbox.put(Directed(question_id, self.supervisor.consult(question)))
 
     def _start_tools(self, work: int, call_ids: tuple[str, ...]) -> None:

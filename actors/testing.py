@@ -29,6 +29,7 @@ from actors.protocol.model import (
 from actors.protocol.retry import RetryPolicy
 from actors.protocol.supervision import Member, TreeState
 from actors.protocol.tools import Tool, ToolContext, ToolResult
+from actors.protocol.trial import AutonomyPolicy, GatePolicy
 from actors.sink import Sink
 from actors.supervisor import Workshop
 from actors.tree import Tree
@@ -179,6 +180,8 @@ def bench(
     compaction: CompactionPolicy | None = None,
     fallback: str | None = None,
     waits_for_reset: bool = False,
+    gates: GatePolicy | None = None,
+    autonomy: AutonomyPolicy | None = None,
 ) -> Bench:
     """A tree with this model under the names `test/model` and `test/other`, priced at 1 and 10 dollars per million tokens."""
     journals = store or MemoryStore()
@@ -213,6 +216,8 @@ def bench(
         compaction=policy,
         fallback_model=fallback,
         waits_for_reset=waits_for_reset,
+        gates=gates or GatePolicy(),
+        autonomy=autonomy or AutonomyPolicy(),
     )
     tree = Tree.of(workshop, state, sink, flusher or InlineFlusher(), clock, "root")
     return Bench(tree, journals, outlet)

@@ -8,7 +8,7 @@ import msgspec
 import trio
 
 from actors.protocol.mail import ToolEnded
-from actors.protocol.tools import TOOL_ABORTED, Family, Tool, ToolContext, ToolResult, text_result
+from actors.protocol.tools import TOOL_ABORTED, Family, Tool, ToolContext, ToolResult, shown, text_result
 from store.errors import StoreError
 from store.events import Diagnostic
 from store.messages import ToolCall, ToolResultMessage
@@ -105,11 +105,3 @@ class ToolRun:
             timestamp=unix_ms(self.supervisor.clock.now()),
         )
         return msgspec.Raw(encode(message))
-
-
-def shown(result: ToolResult) -> dict[str, Any]:
-    """A result as events have it: `{content, details?}`."""
-    value: dict[str, Any] = {"content": list(result.content)}
-    if result.details:
-        value["details"] = result.details
-    return value

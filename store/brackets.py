@@ -39,6 +39,8 @@ _OF_A_RUN = frozenset(
         "agent_settled",
         "child_spawned",
         "limit_reached",
+        "gate_start",
+        "gate_end",
     }
 )
 _BEGIN_A_RUN = frozenset({"agent_start", "run_settled"})
@@ -88,6 +90,8 @@ class Brackets:
     retry: int = 0
     attempt: int = 0
     compaction: int = 0
+    gate: int = 0
+    failed_gate: int = 0
     run: int = 0
     run_line: int = 0
     outcome: str | None = None
@@ -120,9 +124,11 @@ class Brackets:
             self.late = self.late or line
 
     def _on_agent_start(self, event: dict[str, Any], line: int) -> None:
+        if self.gate:
+            self.say("gate", f"agent_start before the gate of line {self.gate} has ended")
         if self.agent:
             self.say("agent", f"agent_start inside of the loop of line {self.agent}")
-        self.agent, self.has_run, self.loop_messages = line, True, 0
+        self.agent, self.has_run, self.loop_messages, self.failed_gate = line, True, 0, 0
 
     def _on_agent_end(self, event: dict[str, Any], line: int) -> None:
         if not self.agent:
@@ -300,8 +306,20 @@ class Brackets:
             self.say("compaction", "compaction_end without compaction_start")
         self.compaction = 0
 
+    def _on_gate_start(self, event: dict[str, Any], line: int) -> None:
+        """Gates are the root's, between its loops."""
+        self._nothing_is_open("gate_start", "gate", self.retry or self.gate)
+        if self.parent is not None:
+            self.say("gate", "a gate of a child")
+        self.gate = line
+
+    def _on_gate_end(self, event: dict[str, Any], line: int) -> None:
+        if not self.gate:
+            self.say("gate", "gate_end without gate_start")
+        self.gate, self.failed_gate = 0, 0 if event.get("passed") is True else line
+
     def _on_run_settled(self, event: dict[str, Any], line: int) -> None:
-        self._nothing_is_open("run_settled", "settle", self.retry or self.compaction)
+        self._nothing_is_open("run_settled", "settle", self.retry or self.compaction or self.gate)
         run = event.get("run")
         if self.run_line:
             self.say("settle", f"a second run_settled; line {self.run_line} waits for its agent_settled")
@@ -309,11 +327,14 @@ class Brackets:
             self.say("settle", f"expected run {self.run + 1}, found {run!r}")
         self.run = run if isinstance(run, int) else self.run + 1
         self.run_line, self.outcome = line, str(event.get("outcome"))
+        if self.failed_gate and self.outcome == "completed":
+            self.say("gate", f"the run is completed, and the gate of line {self.failed_gate} has not passed")
+        self.failed_gate = 0
 
     def _on_agent_settled(self, event: dict[str, Any], line: int) -> None:
         if not self.dialect.settles:
             self.say("dialect", "this dialect has no agent_settled")
-        self._nothing_is_open("agent_settled", "settle", self.retry or self.compaction)
+        self._nothing_is_open("agent_settled", "settle", self.retry or self.compaction or self.gate)
         outcome = event.get("outcome")
         if self.dialect.is_native:
             if not self.run_line:
@@ -335,14 +356,15 @@ class Brackets:
     def _nothing_is_open(self, kind: str, rule: str, other: int = 0) -> None:
         if line := self.agent or other:
             self.say(
-                rule, f"{kind} while {'the loop' if self.agent else 'the retry or compaction'} of line {line} is open"
+                rule,
+                f"{kind} while {'the loop' if self.agent else 'the retry, compaction or gate'} of line {line} is open",
             )
 
     def left_open(self) -> None:
         """Say what is open at the end of the stream, outermost first."""
         brackets = [("loop", self.agent), ("turn", self.turn), ("message", self.message.line if self.message else 0)]
         brackets += [(f"call {name}", call.started) for name, call in self.calls.items() if not call.is_ended]
-        brackets += [("retry", self.owes_retry or self.retry), ("compaction", self.compaction)]
+        brackets += [("retry", self.owes_retry or self.retry), ("compaction", self.compaction), ("gate", self.gate)]
         still = [(name, line) for name, line in brackets if line]
         for name, line in still:
             self.say("left-open", f"the {name} has no end", line)

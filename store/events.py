@@ -166,6 +166,23 @@ class ToolExecutionEnd(Body, frozen=True, kw_only=True, tag="tool_execution_end"
     duration_ms: int
 
 
+class GateStart(Body, frozen=True, kw_only=True, tag="gate_start"):
+    """A gate of the root is run, between its loops. `attempt`: 1 and the gates that have failed in this run."""
+
+    command: str
+    attempt: int
+
+
+class GateEnd(Body, frozen=True, kw_only=True, tag="gate_end"):
+    """One per start, always. `result` is `{content, details?}`, as of the tool `bash`. What was cut off has not passed."""
+
+    command: str
+    attempt: int
+    passed: bool
+    result: Any
+    duration_ms: int
+
+
 class SessionActionUpdate(Body, frozen=True, kw_only=True, tag="session_action_update"):
     """`actions`: `{queuedCount, steering, followUps, active?: {kind, phase, label?}}`."""
 
@@ -232,6 +249,8 @@ Event = (
     | ToolExecutionStart
     | ToolExecutionUpdate
     | ToolExecutionEnd
+    | GateStart
+    | GateEnd
     | SessionActionUpdate
     | CompactionStart
     | CompactionEnd

@@ -71,12 +71,20 @@ class RunTools(msgspec.Struct, frozen=True):
     call_ids: tuple[str, ...]
 
 
+class RunGate(msgspec.Struct, frozen=True):
+    """Run this shell command as the tool `bash` would; ends in one GateEnded."""
+
+    work: int
+    command: str
+    timeout_s: float
+
+
 class EndTools(msgspec.Struct, frozen=True):
     """Close on the stream what has been cancelled and does not end: its results are written without it."""
 
 
 class CancelWork(msgspec.Struct, frozen=True):
-    """Cancel model call and tools; each still ends in its signal."""
+    """Cancel model call, tools and gate; each still ends in its signal."""
 
 
 class AbortChildren(msgspec.Struct, frozen=True):
@@ -181,6 +189,7 @@ Effect = (
     | UseModel
     | Summarise
     | RunTools
+    | RunGate
     | EndTools
     | CancelWork
     | AbortChildren

@@ -4,7 +4,7 @@ import msgspec
 
 from actors.protocol.model import ModelFailure
 from actors.protocol.questions import Directive
-from actors.protocol.tools import FamilyRequest
+from actors.protocol.tools import FamilyRequest, ToolResult
 from store.entries import CompactionEntry, Mode, Origin, Outcome, UsageEntry
 from store.messages import Visible
 
@@ -91,6 +91,14 @@ class ToolEnded(msgspec.Struct, frozen=True, tag="tool_ended"):
     delivers: tuple[str, ...] = ()
 
 
+class GateEnded(msgspec.Struct, frozen=True, tag="gate_ended"):
+    """The gate `work` is done, or was cancelled; it passed unless `result` is an error."""
+
+    work: int
+    result: ToolResult
+    duration_ms: int
+
+
 class ChildEnded(msgspec.Struct, frozen=True, tag="child_ended"):
     """A run of a child has settled. `text` is bounded; the whole is in the child."""
 
@@ -149,6 +157,7 @@ Signal = (
     | Summarised
     | SummaryFailed
     | ToolEnded
+    | GateEnded
     | ChildEnded
     | ChildWoken
     | ChildRested

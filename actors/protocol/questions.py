@@ -4,7 +4,8 @@ import msgspec
 
 from actors.protocol.model import ModelFailure
 from actors.protocol.tools import Spawn
-from store.events import Reason
+from actors.protocol.trial import Trial
+from store.events import LimitReached, Reason
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -50,13 +51,21 @@ class MaySpawn(msgspec.Struct, frozen=True, tag="may_spawn"):
     request: Spawn
 
 
+class MaySettle(msgspec.Struct, frozen=True, tag="may_settle"):
+    """May the run of this root end well? The performer adds its last answer."""
+
+    session_id: str
+    trial: Trial
+    answer: str = ""
+
+
 class Crashed(msgspec.Struct, frozen=True, tag="crashed"):
     """An incarnation of this session died of a bug."""
 
     session_id: str
 
 
-Question = MayCall | CallFailed | MaySpawn | Crashed
+Question = MayCall | CallFailed | MaySpawn | MaySettle | Crashed
 
 
 class Go(msgspec.Struct, frozen=True, tag="go"):
@@ -106,6 +115,32 @@ class Refuse(msgspec.Struct, frozen=True, tag="refuse"):
     holder_session_id: str
     reason: str
 
+    @property
+    def event(self) -> LimitReached:
+        return LimitReached(
+            limit=self.limit, value=self.value, allowed=self.allowed, holder_session_id=self.holder_session_id
+        )
+
+
+class Settle(msgspec.Struct, frozen=True, tag="settle"):
+    """It may, and with it this goal is reached."""
+
+    goal: str | None = None
+
+
+class Check(msgspec.Struct, frozen=True, tag="check"):
+    """This gate first."""
+
+    command: str
+    timeout_s: float
+
+
+class FollowUp(msgspec.Struct, frozen=True, tag="follow_up"):
+    """Not yet: the model is to go on with this prompt. `kind` is the custom type of its message."""
+
+    kind: str
+    text: str
+
 
 class Restart(msgspec.Struct, frozen=True, tag="restart"):
     """Begin again from the journal."""
@@ -117,4 +152,6 @@ class Escalate(msgspec.Struct, frozen=True, tag="escalate"):
     reason: str
 
 
-Directive = Go | Compact | SwitchModel | RetryAfter | GiveUp | Admit | Refuse | Restart | Escalate
+Directive = (
+    Go | Compact | SwitchModel | RetryAfter | GiveUp | Admit | Refuse | Settle | Check | FollowUp | Restart | Escalate
+)

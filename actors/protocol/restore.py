@@ -8,6 +8,7 @@ from actors.protocol.effects import AppendEntry, Effect, SettleRun
 from actors.protocol.rules.calling import PAUSE_MARK, ending_of
 from actors.protocol.state import Ending, Kin, Notice, Queued, Step, TurnState
 from actors.protocol.tools import notice_id
+from actors.protocol.trial import CONTINUATION_MARK, GATE_MARK, Trial
 from store.context import dangling_calls, interrupted, last_assistant
 from store.entries import ChildSettledEntry, CustomEntry, CustomMessageEntry, MailEntry, MessageEntry
 from store.errors import BadRecord
@@ -65,6 +66,7 @@ def restore(
         queue=(*_mail(records, told), *begins),
         is_woken=bool(begins),
         paused_until=_paused_until(records),
+        trial=_trial(records) if is_open else Trial(),
     )
     return (_open_run(state, path, bool(dangling)) if is_open else state), effects
 
@@ -134,6 +136,17 @@ def _paused_until(records: list[Record]) -> float:
         if record.type == "message" and (answer := last_assistant([record])) and answer.stop_reason != "error":
             return 0.0
     return 0.0
+
+
+def _trial(records: list[Record]) -> Trial:
+    """What the open run has been told by gates and for want of its word. What passed has to pass again."""
+    kinds: list[str] = []
+    for record in reversed(records):
+        if record.type == "run_settled":
+            break
+        if record.type == "custom_message" and isinstance(body := record.body(), CustomMessageEntry):
+            kinds.append(body.custom_type)
+    return Trial(0, kinds.count(GATE_MARK), kinds.count(CONTINUATION_MARK))
 
 
 def told_ends(records: list[Record]) -> set[tuple[str, int]]:

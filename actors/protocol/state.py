@@ -7,6 +7,7 @@ import msgspec
 
 from actors.protocol.effects import Effect
 from actors.protocol.tools import Spawn, notice_id
+from actors.protocol.trial import Trial
 from store.entries import Mode, Outcome
 from store.events import Reason
 from store.messages import Visible
@@ -21,6 +22,8 @@ Phase = Literal[
     "pausing",  # the delay before a retry
     "compacting",  # a summary is being made
     "waiting",  # the loop has ended; children are running
+    "settling",  # the supervisor is asked whether the root may settle
+    "gating",  # a gate is run
     "draining",  # the root waits for the ledger
     "aborting",  # what is open is being ended
     "stopped",  # nothing more will happen
@@ -28,13 +31,17 @@ Phase = Literal[
 
 
 class Queued(msgspec.Struct, frozen=True):
-    """Mail that has arrived and is not delivered. `is_recorded`: a `mail` entry holds it."""
+    """Mail that has arrived and is not delivered. `is_recorded`: a `mail` entry holds it.
+
+    `kind`: the custom type of a prompt that sapwood itself has for the model; empty: somebody's message.
+    """
 
     message_id: str
     mode: Mode
     sender: str
     content: str | tuple[Visible, ...]
     is_recorded: bool
+    kind: str = ""
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -106,7 +113,7 @@ class TurnState(msgspec.Struct, frozen=True):
     `ending` is how the run ends if nothing comes in between. `is_woken`: something arrived that begins a run when the session
     is idle; what an abort left behind does not. `passes`: summaries since there was progress; `may_compact`: none has failed since
     the last prompt. `is_asked_to_compact`: a person asked for one, with `instructions`.
-    `paused_until`: no call before (Unix seconds), as the journal says.
+    `paused_until`: no call before (Unix seconds), as the journal says. `gate`: the command of the gate that is run.
     """
 
     session_id: str
@@ -139,6 +146,8 @@ class TurnState(msgspec.Struct, frozen=True):
     is_stopping: bool = False
     reason: str = ""
     ending: Ending | None = None
+    trial: Trial = Trial()
+    gate: str | None = None
 
     @property
     def is_stopped(self) -> bool:

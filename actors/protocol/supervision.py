@@ -16,14 +16,18 @@ from actors.protocol.questions import (
     GiveUp,
     Go,
     MayCall,
+    MaySettle,
     MaySpawn,
     Question,
     Refuse,
     Restart,
     RetryAfter,
+    Settle,
     SwitchModel,
 )
 from actors.protocol.retry import RetryPolicy, retry_delay
+from actors.protocol.settling import may_settle
+from actors.protocol.trial import AutonomyPolicy, GatePolicy
 
 # What another model may not suffer from.
 FALLBACK_KINDS = frozenset({"overloaded", "rate_limited", "quota", "server"})
@@ -59,6 +63,8 @@ class TreeState(msgspec.Struct, frozen=True):
     compaction: CompactionPolicy = CompactionPolicy()
     fallback_model: str | None = None
     waits_for_reset: bool = False
+    gates: GatePolicy = GatePolicy()
+    autonomy: AutonomyPolicy = AutonomyPolicy()
 
     def with_member(self, session_id: str, member: Member) -> "TreeState":
         return msgspec.structs.replace(self, members={**self.members, session_id: member})
@@ -85,6 +91,8 @@ def decide(tree: TreeState, question: Question, draw: Draw) -> tuple[TreeState, 
             return _call_failed(tree, question, draw)
         case MaySpawn():
             return _may_spawn(tree, question, draw)
+        case MaySettle():
+            return _may_settle(tree, question)
         case Crashed():
             return _crashed(tree, question, draw)
 
@@ -166,6 +174,14 @@ def _free_name(taken: frozenset[str], number: int) -> str:
     while f"agent-{number}" in taken:
         number += 1
     return f"agent-{number}"
+
+
+def _may_settle(tree: TreeState, question: MaySettle) -> tuple[TreeState, Directive]:
+    verdict = may_settle(tree.gates, tree.autonomy, question)
+    if isinstance(verdict, Settle) and verdict.goal is not None:
+        # It is reached: what comes later is not held to it.
+        return msgspec.structs.replace(tree, autonomy=msgspec.structs.replace(tree.autonomy, goal=None)), verdict
+    return tree, verdict
 
 
 def _crashed(tree: TreeState, question: Crashed, draw: Draw) -> tuple[TreeState, Directive]:

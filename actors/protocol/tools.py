@@ -25,6 +25,14 @@ def text_result(text: str, *, is_error: bool = False, details: dict[str, Any] | 
     return ToolResult((TextContent(text=text),), is_error, details)
 
 
+def shown(result: ToolResult) -> dict[str, Any]:
+    """A result as events have it: `{content, details?}`."""
+    value: dict[str, Any] = {"content": list(result.content)}
+    if result.details:
+        value["details"] = result.details
+    return value
+
+
 class Spawn(msgspec.Struct, frozen=True, tag="spawn"):
     """A child is wanted. `limits` holds what is set for this child alone."""
 

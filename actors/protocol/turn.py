@@ -11,6 +11,8 @@
     pausing   the pause before a retry     TimerFired → asking
     compacting  a summary                  Summarised, SummaryFailed → asking, ready or idle
     waiting   children                     Emptied: a notice or mail → asking, nobody left → settle
+    settling  the supervisor is asked      Directed: Check → gating, FollowUp → asking, Settle, Refuse → draining
+    gating    a gate                       GateEnded: passed → ready, failed → settling
     draining  the ledger                   LedgerDrained → idle
     aborting  what is being cancelled      its signals; when nothing is open → idle or stopped
     stopped   –                            –
@@ -32,6 +34,7 @@ from actors.protocol.mail import (
     CompactNow,
     Directed,
     Emptied,
+    GateEnded,
     LedgerDrained,
     Mail,
     ModelEnded,
@@ -67,6 +70,7 @@ from actors.protocol.rules.ending import (
     call_closed,
     closed_if_quiet,
     end_run,
+    gate_closed,
     grace_ended,
     ledger_drained,
     summary_closed,
@@ -80,6 +84,7 @@ from actors.protocol.rules.family import (
     directed_spawn,
     wait_timed_out,
 )
+from actors.protocol.rules.settling import directed_settle, gate_ended
 from actors.protocol.state import Step, TurnState
 
 Rule = Callable[[TurnState, Any, float], Step]
@@ -119,6 +124,8 @@ def _directed(state: TurnState, mail: Directed, at: float) -> Step:
             return after_overflow(state)
         return start_summary(state.with_(passes=mail.directive.passes), mail.directive.reason)
     if mail.question == state.question:
+        if state.phase == "settling":
+            return directed_settle(state, mail, at)
         if state.phase == "asking" and isinstance(mail.directive, RetryAfter):
             return wait_on(state, mail.directive, at)
         if state.phase == "asking" and state.is_asked_to_compact and isinstance(mail.directive, Go):
@@ -158,10 +165,12 @@ _BY_PHASE: dict[tuple[str, type[Any]], Rule] = {
     ("tools", ToolEnded): tool_ended,
     ("compacting", Summarised): summarised,
     ("compacting", SummaryFailed): summary_failed,
+    ("gating", GateEnded): gate_ended,
     ("draining", LedgerDrained): ledger_drained,
     ("aborting", ModelEnded): call_closed,
     ("aborting", ModelFailed): call_closed,
     ("aborting", ToolEnded): tool_closed,
+    ("aborting", GateEnded): gate_closed,
     ("aborting", Summarised): summary_closed,
     ("aborting", SummaryFailed): summary_closed,
     ("aborting", ChildEnded): _last_child_ended,

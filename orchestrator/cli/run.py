@@ -4,7 +4,7 @@ import errno
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
@@ -29,6 +29,7 @@ from store.disk.listing import place_of
 if TYPE_CHECKING:
     from orchestrator.cli.progress import Progress
 
+Configured = TypeVar("Configured", bound=msgspec.Struct)
 THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
 
 
@@ -109,6 +110,45 @@ _limits = options_of(
         "--timeout", type=click.FloatRange(0, min_open=True), envvar="SAPWOOD_TIMEOUT", help="Seconds for this run."
     ),
 )
+_trial = options_of(
+    click.option(
+        "--gate",
+        "--autonomous-gate",
+        "gates",
+        multiple=True,
+        metavar="CMD",
+        help="A shell command that has to succeed before the run may end well; its failure goes back to the model.",
+    ),
+    click.option(
+        "--gate-retries",
+        "--autonomous-gate-retries",
+        type=click.IntRange(0),
+        envvar="SAPWOOD_GATE_RETRIES",
+        help="So many failures of gates may be mended.",
+    ),
+    click.option(
+        "--gate-timeout",
+        type=click.FloatRange(0, 86400, min_open=True),
+        envvar="SAPWOOD_GATE_TIMEOUT",
+        help="Seconds for one gate.",
+    ),
+    click.option(
+        "--autonomous",
+        is_flag=True,
+        envvar="SAPWOOD_AUTONOMOUS",
+        help="Nobody answers: go on until the gates pass or, without gates, the model says that it is done.",
+    ),
+    click.option(
+        "--max-continuations",
+        "--autonomous-max-continuations",
+        type=click.IntRange(0),
+        envvar="SAPWOOD_MAX_CONTINUATIONS",
+        help="How often it is told to go on.",
+    ),
+    click.option(
+        "--goal", help='What an autonomous run, and those that go on with it, are held to; "" drops the last one.'
+    ),
+)
 
 
 @click.command()
@@ -118,6 +158,7 @@ _limits = options_of(
 @_sessions
 @_work
 @_limits
+@_trial
 def command(prompt: tuple[str, ...], **options: Any) -> None:
     """Run a tree of agents until it is quiet. Piped text and @files join the prompt.
 
@@ -126,6 +167,7 @@ def command(prompt: tuple[str, ...], **options: Any) -> None:
       git diff | sapwood run "Review this"
       sapwood run -c "And now the tests"
       sapwood run --tree release.toml
+      sapwood run --gate "make check" "Mend the failing tests"
       sapwood run --mode json "List files" | jq -c 'select(.type == "message_end")'
     """
     hold_standard_descriptors()
@@ -176,7 +218,7 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
             if node.model is not None:
                 models.get(node.model)
     stored = _stored(options, home, folder)
-    given = {name: options[name] for name in ("max_depth", "max_children", "max_live_children", "max_turns")}
+    limits = {name: options[name] for name in ("max_depth", "max_children", "max_live_children", "max_turns")}
     has_stored = stored is not None or options["fork"] is not None
     model, thinking = models.chosen(options["model"], options["provider"], options["thinking"], has_stored=has_stored)
     config = models.config
@@ -186,11 +228,23 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
         model=model,
         cwd=folder,
         environ=os.environ,
-        limits=msgspec.structs.replace(config.limits, **{name: n for name, n in given.items() if n is not None}),
+        limits=_over(config.limits, **limits),
         retry=config.retry,
         compaction=config.compaction,
         fallback_model=options["fallback_model"],
         waits_for_reset=options["wait_for_reset"],
+        gates=_over(
+            config.gates,
+            commands=_commands(options["gates"]),
+            retries=options["gate_retries"],
+            timeout_s=options["gate_timeout"],
+        ),
+        autonomy=_over(
+            config.autonomous,
+            enabled=options["autonomous"] or None,
+            max_continuations=options["max_continuations"],
+            goal=readable(options["goal"]) if options["goal"] is not None else None,
+        ),
         budgets={name: options[name] for name in ("max_cost", "max_tokens") if options[name] is not None},
         timeout_s=options["timeout"],
         session=stored,
@@ -220,6 +274,18 @@ def _stream(options: dict[str, Any], is_json: bool) -> Projection:
         raise WrongUsage(f"{option} is about the stream of events; it requires --mode json")
     shows_tree = None if options["shown"] is None else options["shown"] == "tree"
     return Projection.of(options["dialect"], has_deltas=options["json_deltas"], shows_tree=shows_tree)
+
+
+def _over(configured: Configured, **given: Any) -> Configured:
+    """What the files say, and over it what the command line says."""
+    return msgspec.structs.replace(configured, **{name: value for name, value in given.items() if value is not None})
+
+
+def _commands(gates: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The gates of the command line, in their order; None: those of the configuration."""
+    if any(not gate.strip() for gate in gates):
+        raise WrongUsage("expected a shell command after --gate, found none; an empty one would always pass")
+    return tuple(readable(gate) for gate in gates) or None
 
 
 def _stored(options: dict[str, Any], home: Home, folder: Path) -> str | None:

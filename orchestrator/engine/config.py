@@ -14,11 +14,12 @@ from actors.flusher import Durability
 from actors.protocol.compaction import CompactionPolicy
 from actors.protocol.limits import Limits
 from actors.protocol.retry import RetryPolicy
+from actors.protocol.trial import AutonomyPolicy, GatePolicy
 from orchestrator.engine.errors import WrongUsage
 from orchestrator.providers.post import HttpLimits
 
 # A project's file comes with the project. These would let it send keys or conversations to where it likes, or run commands.
-_NOT_FROM_PROJECTS = ("providers", "trusted_projects", "kernel")
+_NOT_FROM_PROJECTS = ("providers", "trusted_projects", "kernel", "gates")
 # With less nothing would run, or a pause would end before it began.
 _LEAST = {
     "limits": {"max_depth": 0, "max_live_children": 1, "max_children": 0, "max_turns": 1},
@@ -87,6 +88,8 @@ class Config(msgspec.Struct, frozen=True):
     compaction: CompactionPolicy = CompactionPolicy()
     durability: Durability = "group"
     kernel: KernelConfig = KernelConfig()
+    gates: GatePolicy = GatePolicy()
+    autonomous: AutonomyPolicy = AutonomyPolicy()
     providers: dict[str, ProviderConfig] = {}
     trusted_projects: tuple[str, ...] = ()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import attrs
 
 from actors.directory import Row
+from actors.protocol.trial import AutonomyPolicy, autonomy_text
 
 MAX_FILE_BYTES = 64 * 1024
 
@@ -27,7 +28,8 @@ names and all it needs into it. What a child spends counts as yours. Small steps
 
 @attrs.frozen
 class Instructions:
-    """`replacement` stands in for our own words, `addition` comes last; `files` are (path, text) of AGENTS.md and the like."""
+    """`replacement` stands in for our own words; `files` are (path, text) of AGENTS.md and the like; then comes `addition`,
+    and last how to work alone, where that is asked for."""
 
     cwd: Path
     max_depth: int
@@ -35,7 +37,7 @@ class Instructions:
     addition: str | None = None
     files: tuple[tuple[str, str], ...] = ()
 
-    def for_session(self, row: Row) -> str:
+    def for_session(self, row: Row, autonomy: AutonomyPolicy) -> str:
         """The system prompt of one session. Children get the same files."""
         parts: list[str] = []
         if self.replacement is not None:
@@ -49,6 +51,8 @@ class Instructions:
         parts += [f'<instructions from="{path}">\n{text.strip()}\n</instructions>' for path, text in self.files]
         if self.addition is not None:
             parts.append(self.addition)
+        if autonomy.is_on and row.parent is None:
+            parts.append(autonomy_text(autonomy))
         return "\n\n".join(parts)
 
 

@@ -10,6 +10,7 @@ from actors.flusher import Durability
 from actors.protocol.compaction import CompactionPolicy
 from actors.protocol.limits import Limits
 from actors.protocol.retry import RetryPolicy
+from actors.protocol.trial import AutonomyPolicy, GatePolicy
 from orchestrator.dialects.projection import NATIVE, Projection
 from orchestrator.engine.declared.plan import TreePlan
 from store.messages import Visible
@@ -36,6 +37,8 @@ class Job:
     compaction: CompactionPolicy = attrs.field(factory=CompactionPolicy)
     fallback_model: str | None = None
     waits_for_reset: bool = False
+    gates: GatePolicy = attrs.field(factory=GatePolicy)
+    autonomy: AutonomyPolicy = attrs.field(factory=AutonomyPolicy)
     budgets: Mapping[str, float] = attrs.field(factory=dict)
     timeout_s: float | None = None
     session: str | None = None

@@ -1,6 +1,7 @@
 """One tree of a host: where it lies, what it works with, and its actors."""
 
 import attrs
+import msgspec
 import trio
 
 from actors.clock import Clock
@@ -8,6 +9,7 @@ from actors.directory import Row
 from actors.flusher import Flushing
 from actors.protocol.model import Model, ModelInfo
 from actors.protocol.supervision import Member, TreeState
+from actors.protocol.trial import goal_entry
 from actors.sink import Sink
 from actors.supervisor import Workshop
 from actors.tree import UNNAMED, Tree
@@ -17,13 +19,13 @@ from orchestrator.engine.instructions import Instructions, context_files
 from orchestrator.engine.job import Job
 from orchestrator.engine.models import Models
 from orchestrator.engine.opening import Ground
-from orchestrator.engine.rows import model_of, plant
+from orchestrator.engine.rows import goal_of, model_of, plant
 from orchestrator.engine.toolset import all_tools
 from orchestrator.tools.kernel.interpreter import KernelSettings
 from orchestrator.tools.kernel.kernels import Kernels
 from orchestrator.tools.registry import child_env
 from store.disk.home import Home
-from store.entries import ModelChangeEntry, SessionInfoEntry
+from store.entries import CustomEntry, ModelChangeEntry, SessionInfoEntry
 from store.events import Diagnostic
 from store.repair import Node
 
@@ -55,10 +57,10 @@ class Planted:
         planted = cls(job, home, models, ground, sink, kernels, declared)
         stored_model = None if node is None else model_of(node)
         model = planted._checked_model(stored_model)
-        state = planted._state(model)
+        state = planted._state(model, None if node is None else goal_of(node))
         tree = planted.tree = Tree.of(planted._workshop(), state, sink, flusher, clock, job.name or UNNAMED)
         tree.root.tools, tree.root.thinking, tree.root.limits = job.tools, job.thinking, dict(job.budgets)
-        tree.root.founding = () if declared is None else (declared.entry,)
+        tree.root.founding = planted._founding(state.autonomy.goal)
         models.notice = planted._notice
         if node is not None:
             planted._take_up(node, has_new_model=model != stored_model)
@@ -89,8 +91,10 @@ class Planted:
             )
         return model
 
-    def _state(self, model: str) -> TreeState:
+    def _state(self, model: str, goal: str | None) -> TreeState:
+        """`goal`: what the stored session is held to. The job may name another one, or with an empty one none."""
         job, root_id = self.job, self.ground.root_id
+        goal = goal if job.autonomy.goal is None else job.autonomy.goal or None
         return TreeState(
             root_id,
             job.limits,
@@ -99,7 +103,14 @@ class Planted:
             compaction=job.compaction,
             fallback_model=job.fallback_model,
             waits_for_reset=job.waits_for_reset,
+            gates=job.gates,
+            autonomy=msgspec.structs.replace(job.autonomy, goal=goal),
         )
+
+    def _founding(self, goal: str | None) -> tuple[CustomEntry, ...]:
+        """What the journal of a new tree begins with."""
+        declared = () if self.declared is None else (self.declared.entry,)
+        return declared if goal is None else (*declared, goal_entry(goal, "active"))
 
     def _take_up(self, node: Node, *, has_new_model: bool) -> None:
         """A stored tree goes on: its rows, its journal, and what this job says anew."""
@@ -113,6 +124,9 @@ class Planted:
             outbox.append(ModelChangeEntry(provider=provider, model_id=name))
         if job.name is not None and job.name != tree.root.name:
             outbox.append(SessionInfoEntry(name=job.name))
+        goal = tree.supervisor.state.autonomy.goal
+        if goal != goal_of(node):
+            outbox.append(goal_entry(goal or "", "active" if goal else "dropped"))
 
     def _tell_repairs(self) -> None:
         place, ground = self.tree.root.place, self.ground
@@ -124,7 +138,7 @@ class Planted:
             self.sink.publish(place, Diagnostic(level="warning", code="unreadable", text=text))
 
     def _workshop(self) -> Workshop:
-        ground = self.ground
+        ground, instructions = self.ground, self._instructions()
         return Workshop(
             model=self._model,
             tools=all_tools(self.kernels),
@@ -136,7 +150,7 @@ class Planted:
             journal_path=ground.path,
             artifact_dir=ground.artifact_dir,
             find_models=self.models.search,
-            system_prompt=self._instructions().for_session,
+            system_prompt=lambda row: instructions.for_session(row, self.tree.supervisor.state.autonomy),
             speaker=self._speaker,
         )
 

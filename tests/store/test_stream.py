@@ -234,6 +234,21 @@ def aborted_in_a_word() -> Iterator[Step]:
     yield from talk.settle("aborted")
 
 
+def gated() -> Iterator[Step]:
+    talk = Talk.of("root")
+    yield from talk.header()
+    for attempt, passed in ((1, False), (2, True)):
+        yield from talk.start()
+        yield from talk.answer(text("w0 w1 "))
+        yield from talk.end_loop()
+        for command in ("build", "test") if passed else ("build",):
+            yield from talk.say(
+                events.GateStart(command=command, attempt=attempt),
+                events.GateEnd(command=command, attempt=attempt, passed=passed, result={}, duration_ms=3),
+            )
+    yield from talk.settle()
+
+
 def bill(above: Talk, origin: Talk, through: Talk) -> Iterator[Step]:
     yield from above.say(
         entries.ChildUsageAttributedEntry(
@@ -310,7 +325,7 @@ def a_tree(outcome: str = "completed") -> Iterator[Step]:
 
 SOUND: dict[str, Stream] = {
     build.__name__: written(build())
-    for build in (a_single_session, parallel_tools, retried, aborted_in_a_pause, aborted_in_a_word, a_tree)
+    for build in (a_single_session, parallel_tools, retried, aborted_in_a_pause, aborted_in_a_word, gated, a_tree)
 }
 SOUND["an_aborted_tree"] = written(a_tree("aborted"))
 
@@ -522,6 +537,18 @@ def drop_spawn(stream: Stream) -> int:
     return where(stream, "session", id=spawned["childSessionId"])
 
 
+def fail_last_gate(stream: Stream) -> int:
+    """The end of the run that is completed all the same is found."""
+    alter("gate_end", nth=-1, passed=False)(stream)
+    return where(stream, "run_settled")
+
+
+def gate_of_a_child(stream: Stream) -> int:
+    place = where(stream, "agent_start", depth=1)
+    stream.insert(place, stream[place] | {"type": "gate_start", "command": "build", "attempt": 1})
+    return place
+
+
 def update(kind: str, **members: Any) -> Break:
     def broken(stream: Stream) -> int:
         place = where(stream, kind)
@@ -613,6 +640,12 @@ BROKEN: list[tuple[str, str, Break]] = [
     ("a_tree", "child", drop("child_settled", nth=-1, at="agent_settled", at_nth=-1)),
     ("a_tree", "child", alter("child_settled", outcome="failed")),
     ("a_tree", "child", swap("child_settled", "agent_settled")),
+    ("gated", "gate", drop("gate_start")),
+    ("gated", "gate", drop("gate_end", at="agent_start", at_nth=1)),
+    ("gated", "gate", swap("agent_end", "gate_start")),
+    ("gated", "gate", fail_last_gate),
+    ("a_tree", "gate", gate_of_a_child),
+    ("gated", "shape", alter("gate_end", passed=...)),
     ("a_tree", "attribution", repeat("child_usage_attributed")),
     ("a_tree", "attribution", alter("child_usage_attributed", originEntryId=...)),
 ]
@@ -657,7 +690,7 @@ def test_a_line_that_is_no_json_object_ended_by_lf_is_found(rule: str, broken: C
 
 EXITS = [
     ("a_single_session", 0, True),
-    ("a_single_session", 1, True),  # a gate
+    ("a_single_session", 1, True),  # the answer could not be written to a file
     ("a_single_session", 3, False),
     ("a_single_session", 2, False),
     ("a_single_session", 143, False),

@@ -21,7 +21,7 @@ from actors.protocol.questions import CallFailed, GiveUp, Go, MayCall, Refuse, R
 from actors.protocol.rules.delivery import deliver
 from actors.protocol.state import Ending, OpenCall, Step, TurnState
 from store.entries import CustomEntry, MessageEntry, ModelChangeEntry, Outcome
-from store.events import AutoRetryEnd, AutoRetryStart, Diagnostic, LimitReached
+from store.events import AutoRetryEnd, AutoRetryStart, Diagnostic
 from store.messages import AssistantMessage
 from store.times import iso
 from store.wire import encode
@@ -45,7 +45,9 @@ def directed_call(state: TurnState, mail: Directed, at: float) -> Step:
     """Go: the turn starts, what waits is delivered, the model is called. Refused: the run ends here."""
     opening: list[Effect] = [] if state.is_loop_open else [StartLoop()]
     state, delivered = deliver(state, at)
-    state = state.with_(question=None, is_loop_open=True, is_turn_open=True, needs_call=False, ending=None)
+    state = state.with_(
+        question=None, is_loop_open=True, is_turn_open=True, needs_call=False, ending=None, trial=state.trial.outdated
+    )
     effects = [*opening, StartTurn(), *delivered]
     match mail.directive:
         case Go():
@@ -57,16 +59,10 @@ def directed_call(state: TurnState, mail: Directed, at: float) -> Step:
             message = AssistantMessage(
                 content=(), stop_reason="error", error_message=refuse.reason, timestamp=int(at * 1000)
             )
-            limit = LimitReached(
-                limit=refuse.limit,
-                value=refuse.value,
-                allowed=refuse.allowed,
-                holder_session_id=refuse.holder_session_id,
-            )
             # A context that cannot be made to fit is no limit that somebody set.
             outcome: Outcome = "failed" if refuse.limit == "context" else "limit_reached"
             state = state.with_(phase="ready", is_turn_open=False, ending=Ending(outcome, "error", refuse.reason))
-            return state, [*effects, AppendEntry(_entry(message)), PublishEvent(limit), EndTurn()]
+            return state, [*effects, AppendEntry(_entry(message)), PublishEvent(refuse.event), EndTurn()]
     raise TypeError(f"expected Go or Refuse, found {mail.directive!r}")
 
 

@@ -78,6 +78,8 @@ def notice_text(name: str, outcome: str, text: str, error_message: str | None) -
 
 def mail_message(queued: Queued, at: float) -> MessageEntry | CustomMessageEntry:
     details = {"delivers": [queued.message_id]}
+    if queued.kind:
+        return CustomMessageEntry(custom_type=queued.kind, content=queued.content, display=True, details=details)
     if queued.sender == "user":
         content: tuple[Visible, ...] = (
             (TextContent(text=queued.content),) if isinstance(queued.content, str) else queued.content

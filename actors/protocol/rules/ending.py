@@ -8,7 +8,6 @@ from actors.protocol.effects import (
     AppendPartial,
     CancelTimer,
     CancelWork,
-    DrainLedger,
     Effect,
     EndLoop,
     EndTools,
@@ -21,6 +20,7 @@ from actors.protocol.effects import (
 )
 from actors.protocol.mail import (
     Abort,
+    GateEnded,
     LedgerDrained,
     ModelEnded,
     ModelFailed,
@@ -34,7 +34,10 @@ from actors.protocol.rules.batch import results, take_result
 from actors.protocol.rules.calling import retry_failed
 from actors.protocol.rules.compacting import failure_effects
 from actors.protocol.rules.delivery import mail_message
+from actors.protocol.rules.settling import ask_to_settle, end_gate
 from actors.protocol.state import Ending, OpenCall, Step, TurnState
+from actors.protocol.tools import text_result
+from actors.protocol.trial import Trial
 from store.context import interrupted
 from store.entries import MessageEntry, RunSettledEntry
 from store.events import CompactionEnd
@@ -45,19 +48,17 @@ from store.wire import encode
 CALL_GRACE_S = 2.0
 TOOL_GRACE_S = 4.0
 NOT_RUN = "The run was aborted before this tool was run."
+UNFINISHED_GATE = "The gate was cancelled and did not end in time."
 
 
 def end_run(state: TurnState) -> Step:
-    """Nothing is left to do. The root's run ends only after everything that was spent below is folded."""
+    """Nothing is left to do. The root's run ends only after its gates, and when everything that was spent below is folded."""
     effects: list[Effect] = [EndLoop()] if state.is_loop_open else []
     state, retry = retry_failed(state.with_(is_loop_open=False))
     effects += retry
     if state.running:
         return state.with_(phase="waiting"), effects
-    if state.is_root:
-        work = state.number + 1
-        return state.with_(phase="draining", number=work, work=work), [*effects, DrainLedger(work)]
-    state, closing = _settle(state)
+    state, closing = ask_to_settle(state) if state.is_root else _settle(state)
     return state, [*effects, *closing]
 
 
@@ -90,6 +91,7 @@ def _settle(state: TurnState) -> Step:
         needs_call=False,
         is_aborted=False,
         ending=None,
+        trial=Trial(),
     )
     # In the same breath, so that nobody above takes it for quiet in between.
     return state, [*effects, ReportRunning()] if state.will_run else effects
@@ -122,7 +124,7 @@ def abort(state: TurnState, mail: Abort | Stop, at: float) -> Step:
     timer = None
     if state.work is not None:
         timer = state.number + 1
-        grace = TOOL_GRACE_S if state.tools else CALL_GRACE_S
+        grace = TOOL_GRACE_S if state.tools or state.gate is not None else CALL_GRACE_S
         effects += [CancelWork(), StartTimer(timer, grace)]
     if state.running:
         effects.append(AbortChildren(tuple(kin.session_id for kin in state.running), mail.reason))
@@ -183,6 +185,13 @@ def tool_closed(state: TurnState, mail: ToolEnded, at: float) -> Step:
     return _closed(state.with_(work=None), results(state))
 
 
+def gate_closed(state: TurnState, mail: GateEnded, at: float) -> Step:
+    """The gate that was cancelled has ended. However it did, nobody goes by it any more."""
+    if mail.work != state.work or state.gate is None:
+        return state, []
+    return _closed(*end_gate(state, mail.result, mail.duration_ms))
+
+
 def grace_ended(state: TurnState, mail: TimerFired, at: float) -> Step:
     """Something did not end in time. Its bracket is closed all the same."""
     if mail.timer != state.timer or state.work is None:
@@ -190,6 +199,8 @@ def grace_ended(state: TurnState, mail: TimerFired, at: float) -> Step:
     if state.compacting is not None:
         effects = failure_effects(state, SummaryFailed(state.work, state.reason, is_aborted=True))
         return _closed(state.with_(work=None, compacting=None), effects)
+    if state.gate is not None:
+        return _closed(*end_gate(state, text_result(UNFINISHED_GATE, is_error=True), round(TOOL_GRACE_S * 1000)))
     if not state.tools:
         return _closed(state.with_(work=None), [AppendPartial(state.reason)])
     tools = tuple(

@@ -23,7 +23,6 @@ from actors.protocol.questions import Admit, MaySpawn, Refuse
 from actors.protocol.state import Asking, Kin, Notice, Step, TurnState, Wait, without
 from actors.protocol.tools import ListFamily, Spawn, WaitFor
 from store.entries import ChildSettledEntry, ChildSpawnedEntry
-from store.events import LimitReached
 from store.repair import bounded
 
 SPAWN_PROMPT_BYTES = 4 * 1024
@@ -50,13 +49,7 @@ def directed_spawn(state: TurnState, asking: Asking, mail: Directed) -> Step:
     state = state.with_(asking=tuple(other for other in state.asking if other is not asking))
     if isinstance(mail.directive, Refuse):
         refuse = mail.directive
-        event = LimitReached(
-            limit=refuse.limit,
-            value=refuse.value,
-            allowed=refuse.allowed,
-            holder_session_id=refuse.holder_session_id,
-        )
-        return state, [PublishEvent(event), Answer(asking.ask_id, RefusalOf(refuse.reason))]
+        return state, [PublishEvent(refuse.event), Answer(asking.ask_id, RefusalOf(refuse.reason))]
     if not isinstance(mail.directive, Admit) or state.phase != "tools":
         return state, [Answer(asking.ask_id, RefusalOf("the run is ending; no child was started"))]
     admit = mail.directive

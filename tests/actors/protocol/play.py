@@ -22,6 +22,7 @@ from actors.protocol.effects import (
     EndTurn,
     PublishEvent,
     RefuseMail,
+    RunGate,
     RunTools,
     SettleRun,
     StartChild,
@@ -40,6 +41,7 @@ from actors.protocol.mail import (
     CompactNow,
     Directed,
     Emptied,
+    GateEnded,
     LedgerDrained,
     Mail,
     ModelEnded,
@@ -60,6 +62,7 @@ from actors.protocol.questions import (
     GiveUp,
     Go,
     MayCall,
+    MaySettle,
     MaySpawn,
     Question,
     Refuse,
@@ -67,8 +70,10 @@ from actors.protocol.questions import (
     SwitchModel,
 )
 from actors.protocol.rules.ending import not_run
+from actors.protocol.settling import may_settle
 from actors.protocol.state import TurnState
-from actors.protocol.tools import ListFamily, Spawn, WaitFor
+from actors.protocol.tools import ListFamily, Spawn, WaitFor, text_result
+from actors.protocol.trial import DONE, AutonomyPolicy, GatePolicy, says_done
 from actors.protocol.turn import step
 from store.entries import (
     MOVES_LEAF,
@@ -79,7 +84,7 @@ from store.entries import (
     MessageEntry,
     RunSettledEntry,
 )
-from store.events import AutoRetryEnd, AutoRetryStart, CompactionEnd, CompactionStart
+from store.events import AutoRetryEnd, AutoRetryStart, CompactionEnd, CompactionStart, GateEnd, GateStart
 from store.messages import (
     AssistantMessage,
     Message,
@@ -138,12 +143,19 @@ class World:
     orphans: set[int] = attrs.field(factory=set)
     """Asks of tools that have ended or were cancelled: they may be answered, once, or not at all."""
     children: dict[str, Child] = attrs.field(factory=dict)
+    gates: GatePolicy = attrs.field(factory=GatePolicy)
+    autonomy: AutonomyPolicy = attrs.field(factory=AutonomyPolicy)
+    open_gates: dict[int, str] = attrs.field(factory=dict)
+    passed: list[str] = attrs.field(factory=list)
+    """The gates that passed since anything was done last."""
+    said_last: str = ""
     is_cancelled: bool = False
     highest: int = 0
     loop: bool = False
     turn: bool = False
     retry: bool = False
     compaction: bool = False
+    gate: bool = False
     unanswered: list[str] = attrs.field(factory=list)
     settled: list[int] = attrs.field(factory=list)
     written_runs: list[int] = attrs.field(factory=list)
@@ -156,13 +168,13 @@ class World:
     on_entry: Callable[[Known], None] = lambda body: None
 
     @classmethod
-    def of(cls, *, is_root: bool = True, number: int = 1_000) -> "World":
-        return cls(TurnState("session-1", is_root=is_root, number=number), highest=number)
+    def of(cls, *, is_root: bool = True, number: int = 1_000, **more: Any) -> "World":
+        return cls(TurnState("session-1", is_root=is_root, number=number), highest=number, **more)
 
     @property
     def is_closed(self) -> bool:
         """No bracket of the stream is open."""
-        return not (self.loop or self.turn or self.retry or self.compaction)
+        return not (self.loop or self.turn or self.retry or self.compaction or self.gate)
 
     # One step
 
@@ -199,6 +211,10 @@ class World:
                     if not self.batches[work]:
                         del self.batches[work]
                         self._orphan_asks()
+            case GateEnded(work, ended):
+                command = self.open_gates.pop(work, None)
+                if command is not None and not ended.is_error:
+                    self.passed.append(command)
             case TimerFired(timer):
                 self.timers.discard(timer)
             case Directed(question):
@@ -207,6 +223,7 @@ class World:
                 self.ledgers.discard(work)
             case ChildEnded(session_id):
                 self.children[session_id].is_running = False
+                self.passed.clear()
             case ChildRested(session_id):
                 self.children[session_id].is_running = False
             case ChildWoken(session_id):
@@ -240,8 +257,16 @@ class World:
             case PublishEvent(CompactionEnd()):
                 assert self.compaction
                 self.compaction = False
+            case PublishEvent(GateStart()):
+                assert not self.gate
+                assert not self.loop
+                self.gate = True
+            case PublishEvent(GateEnd()):
+                assert self.gate
+                self.gate = False
             case StartLoop():
                 assert not self.loop
+                assert not self.gate
                 self.loop = True
             case EndLoop():
                 assert self.loop
@@ -255,8 +280,14 @@ class World:
                 assert self.turn
                 assert not self.unanswered
                 self.turn = False
+            case RunGate(work, command):
+                self._begin_work(work)
+                assert self.gate
+                assert not any(child.is_running for child in self.children.values())
+                self.open_gates[work] = command
             case CallModel(work):
                 self._begin_work(work)
+                self.passed.clear()
                 assert self.turn
                 self.calls.add(work)
             case Summarise(work):
@@ -304,7 +335,7 @@ class World:
     def _begin_work(self, work: int) -> None:
         self._fresh(work)
         assert not self.must_end, "work was begun after an abort"
-        assert not (self.calls or self.batches or self.summaries) or self.is_cancelled
+        assert not (self.calls or self.batches or self.summaries or self.open_gates) or self.is_cancelled
         self.is_cancelled = False
 
     def _append(self, body: Known) -> None:
@@ -318,12 +349,22 @@ class World:
                 assert self.unanswered.pop(0) == message.tool_call_id
             else:
                 assert not self.unanswered, f"{record.type} between a call and its result"
+        if isinstance(message, AssistantMessage):
+            self.said_last = message.text
         if isinstance(message, AssistantMessage) and message.stop_reason != "error":
             self.unanswered = [call.id for call in message.calls]
         self._take_delivery(body, message)
         if isinstance(body, RunSettledEntry):
             self.written_runs.append(body.run)
             assert self.written_runs == list(range(self.written_runs[0], body.run + 1))
+            if body.outcome == "completed" and self.state.is_root:
+                self._may_be_completed()
+
+    def _may_be_completed(self) -> None:
+        """No run of a root ends well before its gates have passed, after all that was done."""
+        assert self.passed == list(self.gates.commands)
+        if self.autonomy.is_on and (self.autonomy.goal or not self.gates.commands):
+            assert says_done(self.said_last)
 
     def _take_delivery(self, body: Known, message: Message | None) -> None:
         details: Any = None
@@ -348,6 +389,7 @@ class World:
         self.batches.clear()
         self.calls.clear()
         self.summaries.clear()
+        self.open_gates.clear()
 
     # What may come next
 
@@ -356,6 +398,7 @@ class World:
         owed: list[Mail] = [self._model_end(work, random) for work in self.calls]
         owed += [self._summary_end(work, random) for work in self.summaries]
         owed += [ToolEnded(work, call, raw(result(call))) for work, batch in self.batches.items() for call in batch]
+        owed += [self._gate_end(work, random) for work in self.open_gates]
         owed += [TimerFired(timer) for timer in self.timers]
         owed += [Directed(number, self._directive(asked, random)) for number, asked in self.questions.items()]
         owed += [LedgerDrained(work) for work in self.ledgers]
@@ -400,6 +443,7 @@ class World:
             ModelFailed(never, message, ModelFailure("auth", "no")),
             ToolEnded(never, "x", message),
             TimerFired(never),
+            GateEnded(never, text_result("fine"), 1),
             Directed(never, Go()),
             LedgerDrained(never),
             SummaryFailed(never, "no"),
@@ -431,7 +475,12 @@ class World:
             parts = tuple(CallPart(call, "tool") for call in calls)
             return ModelEnded(work, raw(answer("", calls)), "toolUse", parts, has_text=False)
         stop = random.choice(["stop", "stop", "stop", "length", "toolUse"])
-        return ModelEnded(work, raw(answer("text", (), stop)), stop, (), has_text=random.random() < 0.8)
+        text = random.choice(["text", "text", f"text\n{DONE}"])
+        return ModelEnded(work, raw(answer(text, (), stop)), stop, (), has_text=random.random() < 0.8)
+
+    def _gate_end(self, work: int, random: Random) -> Mail:
+        has_failed = random.random() < 0.3
+        return GateEnded(work, text_result("it says so", is_error=has_failed), 5)
 
     def _summary_end(self, work: int, random: Random) -> Mail:
         if self.is_cancelled or random.random() < 0.4:
@@ -462,6 +511,8 @@ class World:
                 self.said += 1
                 admit = Admit(f"child-{self.said}", request.name or f"agent-{self.said}", 1, "test/model")
                 return random.choice([admit, admit, refuse])
+            case MaySettle(trial=trial):
+                return may_settle(self.gates, self.autonomy, MaySettle("session-1", trial, self.said_last))
         raise TypeError(question)
 
     # Whole stretches

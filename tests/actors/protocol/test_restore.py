@@ -12,6 +12,7 @@ from actors.protocol.mail import Emptied
 from actors.protocol.restore import delivered, restore
 from actors.protocol.rules.calling import CUT_AT_LIMIT
 from actors.protocol.state import Phase, Queued, TurnState
+from actors.protocol.trial import CONTINUATION_MARK, GATE_MARK, Trial
 from store.context import INTERRUPTED, build_context, dangling_calls, for_model
 from store.entries import (
     ChildSettledEntry,
@@ -367,8 +368,26 @@ def test_an_answer_is_not_asked_for_again_when_it_is_there() -> None:
 
     effects = world.hear(Emptied())
 
-    assert not world.questions
-    assert [type(effect).__name__ for effect in effects] == ["DrainLedger"]
+    assert [type(question).__name__ for question in world.questions.values()] == ["MaySettle"]
+    assert [type(effect).__name__ for effect in effects] == ["Consult"]
+
+
+def test_what_an_open_run_was_told_by_gates_is_counted_again_and_what_passed_is_not() -> None:
+    def ours(kind: str) -> CustomMessageEntry:
+        return CustomMessageEntry(custom_type=kind, content="x", display=True, details={"delivers": [f"{kind}/1"]})
+
+    before: list[Known | Message] = [ASKED, answer("done"), ours(GATE_MARK), answer("again"), DONE]
+    since: list[Known | Message] = [
+        ASKED,
+        answer("a"),
+        ours(GATE_MARK),
+        answer("b"),
+        ours(CONTINUATION_MARK),
+        ours(GATE_MARK),
+    ]
+
+    assert restored(journal(*before))[0].trial == Trial()
+    assert restored(journal(*before, *since))[0].trial == Trial(passed=0, failures=2, continuations=1)
 
 
 def test_a_call_of_another_answer_with_the_same_id_is_another_call() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from actors.protocol.effects import (
     CallModel,
     Consult,
     RefuseMail,
+    RunGate,
     RunTools,
     SettleRun,
     StartChild,
@@ -27,6 +29,7 @@ from actors.protocol.mail import (
     CompactNow,
     Directed,
     Emptied,
+    GateEnded,
     LedgerDrained,
     Mail,
     ModelEnded,
@@ -36,21 +39,33 @@ from actors.protocol.mail import (
     TimerFired,
     ToolEnded,
 )
-from actors.protocol.questions import Admit, Go, RetryAfter
+from actors.protocol.questions import Admit, Go, MaySettle, RetryAfter
 from actors.protocol.rules.calling import CUT_AT_LIMIT, NO_CALL, NOTHING_SAID, ending_of
+from actors.protocol.settling import may_settle
 from actors.protocol.state import TurnState
-from actors.protocol.tools import Spawn, WaitFor
+from actors.protocol.tools import Spawn, WaitFor, text_result
+from actors.protocol.trial import AutonomyPolicy, GatePolicy, Trial
 from actors.protocol.turn import step
 from tests.actors.protocol.play import AT, World, answer, raw, result
 
 seeds = st.integers(0, 2**32)
 
 
-@given(seeds, st.integers(0, 120), st.booleans())
+trials = st.fixed_dictionaries(
+    {
+        "gates": st.builds(GatePolicy, st.sampled_from([(), ("check",), ("build", "test", "lint")]), st.integers(0, 3)),
+        "autonomy": st.builds(AutonomyPolicy, st.booleans(), st.integers(0, 3), st.sampled_from([None, "all is well"])),
+    }
+)
+
+
+@given(seeds, st.integers(0, 120), st.booleans(), trials)
 @settings(max_examples=400, deadline=None)
-def test_a_random_life_keeps_every_promise_and_comes_to_rest(seed: int, steps: int, is_root: bool) -> None:
+def test_a_random_life_keeps_every_promise_and_comes_to_rest(
+    seed: int, steps: int, is_root: bool, trial: dict[str, Any]
+) -> None:
     random = Random(seed)
-    world = World.of(is_root=is_root)
+    world = World.of(is_root=is_root, **trial)
 
     world.wander(random, steps)
     world.finish(random)
@@ -60,19 +75,19 @@ def test_a_random_life_keeps_every_promise_and_comes_to_rest(seed: int, steps: i
     assert sorted(name for name in everywhere if name.startswith("m")) == sorted(world.sent)
 
 
-@given(seeds, st.integers(0, 60), st.booleans(), st.sampled_from([Abort("enough"), Stop("stopped")]))
+@given(seeds, st.integers(0, 60), st.booleans(), trials, st.sampled_from([Abort("enough"), Stop("stopped")]))
 @settings(max_examples=200, deadline=None)
 def test_an_abort_at_any_point_begins_no_work_and_settles(
-    seed: int, steps: int, is_root: bool, command: Abort | Stop
+    seed: int, steps: int, is_root: bool, trial: dict[str, Any], command: Abort | Stop
 ) -> None:
     random = Random(seed)
-    world = World.of(is_root=is_root)
+    world = World.of(is_root=is_root, **trial)
     world.wander(random, steps)
     was_open = world.state.phase not in {"idle", "stopped"}
     runs = len(world.settled)
 
     effects = world.hear(command)
-    assert not any(isinstance(effect, CallModel | RunTools | StartChild) for effect in effects)
+    assert not any(isinstance(effect, CallModel | RunTools | RunGate | StartChild) for effect in effects)
     for name, child in world.children.items():
         if child.is_running:
             assert name in {one.session_id for one in world.state.running}
@@ -335,3 +350,76 @@ def test_every_model_call_is_asked_for() -> None:
 
     assert any(isinstance(effect, Consult) for effect in effects)
     assert not world.calls
+
+
+# --- gates ------------------------------------------------------------------------------------------------------------
+
+
+def would_settle(*commands: str) -> World:
+    """A root whose model has answered, and that asks whether it may settle. Its child has settled before."""
+    world = at_work()
+    world.gates = GatePolicy(commands, retries=1)
+    (work,) = world.calls
+    world.hear(ModelEnded(work, raw(answer("", ["c"])), "toolUse", (CallPart("c", "tool"),), has_text=False))
+    spawned(world, "a")
+    (work,) = world.batches
+    world.hear(ChildEnded("id-a", 1, "completed"))
+    world.hear(ToolEnded(work, "c", raw(result("c"))))
+    world.hear(Emptied())
+    answered(world)
+    return world
+
+
+def answered(world: World) -> None:
+    """The model is called and answers."""
+    (question,) = world.questions
+    world.hear(Directed(question, Go()))
+    (work,) = world.calls
+    world.hear(ModelEnded(work, raw(answer("text")), "stop"))
+    world.hear(Emptied())
+    assert world.state.phase == "settling"
+
+
+def directed(world: World) -> list[str]:
+    """What the supervisor says is heard."""
+    ((number, question),) = world.questions.items()
+    assert isinstance(question, MaySettle)
+    effects = world.hear(Directed(number, may_settle(world.gates, world.autonomy, question)))
+    return [type(effect).__name__ for effect in effects]
+
+
+def gate_ended(world: World, *, passes: bool) -> None:
+    (work,) = world.open_gates
+    world.hear(GateEnded(work, text_result("it says so", is_error=not passes), 5))
+    world.hear(Emptied())
+
+
+@pytest.mark.parametrize("commands", [(), ("check",)])
+@pytest.mark.parametrize("news", [ChildWoken("id-a"), Prompt("late", "late", "steer")])
+def test_what_comes_while_the_supervisor_decides_comes_before_gate_and_ledger(
+    commands: tuple[str, ...], news: Mail
+) -> None:
+    world = would_settle(*commands)
+
+    world.hear(news)
+
+    assert not {"RunGate", "DrainLedger"} & set(directed(world))
+    assert world.state.phase == "ready"
+
+
+def test_a_run_is_held_to_its_own_retries_only() -> None:
+    world = would_settle("check")
+    directed(world)
+    gate_ended(world, passes=False)
+    assert world.state.trial.failures == 1
+    directed(world)
+    answered(world)
+    directed(world)
+    gate_ended(world, passes=True)
+    assert directed(world) == ["DrainLedger"]
+    (work,) = world.ledgers
+
+    world.hear(LedgerDrained(work))
+
+    assert world.settled == [1]
+    assert world.state.trial == Trial()

@@ -75,6 +75,7 @@ def test_the_nearest_project_is_the_only_one(home: Path, project: Path) -> None:
     [
         ("modle = 'x'", "modle; did you mean model?"),
         ("[limits]\nmax_dept = 1", "limits.max_dept; did you mean limits.max_depth?"),
+        ("[gates]\ncommand = ['x']", "gates.command; did you mean gates.commands?"),
         ("[retry]\nmax_retry = 1", "retry.max_retry; did you mean retry.max_retries?"),
         ("[providers.local]\nbase_ulr = 'x'", "providers.local.base_ulr; did you mean providers.local.base_url?"),
         (
@@ -107,6 +108,11 @@ def test_an_unknown_key_names_the_nearest_one_at_any_depth(
         "[limits]\nmax_depth = -1",
         "[limits]\nmax_live_children = 0",
         "[limits]\nmax_turns = 0",
+        "[gates]\ncommands = 'make'",
+        "[gates]\ncommands = ['make', ' ']",
+        "[gates]\nretries = -1",
+        "[gates]\ntimeout_s = 0",
+        "[autonomous]\nmax_continuations = -1",
         "[retry]\nbase_s = -1.0",
         "[retry]\nceiling_s = inf",
         "[retry]\nbase_s = nan",
@@ -135,8 +141,16 @@ def test_a_file_that_is_no_text_or_no_file_is_refused(home: Path, project: Path)
     assert "config.toml: expected a TOML file" in refusal(home, project)
 
 
-@pytest.mark.parametrize("text", [PROVIDERS, 'trusted_projects = ["/"]\n', '[providers.x]\napi_key_command = ["id"]\n'])
-def test_a_project_cannot_set_providers_or_trust_itself(home: Path, project: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        PROVIDERS,
+        'trusted_projects = ["/"]\n',
+        '[providers.x]\napi_key_command = ["id"]\n',
+        '[gates]\ncommands = ["curl evil"]\n',
+    ],
+)
+def test_a_project_cannot_set_providers_or_commands_or_trust_itself(home: Path, project: Path, text: str) -> None:
     (home / "config.toml").write_text('trusted_projects = ["/elsewhere"]\n')
     (project / ".sapwood" / "config.toml").write_text(text)
     told = refusal(home, project)
