@@ -98,6 +98,7 @@ class GivingUp:
     def _refuse(self, mail: Iterable[Mail]) -> None:
         for one in mail:
             if isinstance(one, Prompt):
+                self.supervisor.receipt(one.message_id, "refused", "the session has failed")
                 message = AgentMessage(sender=one.sender, to=self.row.name, mode=one.mode, delivery="refused")
                 self.supervisor.sink.publish(self.row.place, message)
 

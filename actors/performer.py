@@ -53,7 +53,7 @@ from actors.protocol.tools import (
 from actors.summary import Summary
 from actors.supervisor import Supervisor
 from actors.tool_calls import ToolRun
-from store.entries import CustomMessageEntry, Known, MailEntry, MessageEntry
+from store.entries import Known, MailEntry, MessageEntry
 from store.events import AgentMessage, AutoRetryEnd, AutoRetryStart, CompactionEnd, CompactionStart, GateEnd, GateStart
 from store.messages import AssistantMessage, ToolCall
 from store.repair import SETTLED_TEXT_BYTES, bounded
@@ -108,6 +108,8 @@ class Performer:
             case AppendEntry() | AppendPartial():
                 for one in written:
                     self._show(one)
+                if isinstance(effect, AppendEntry) and effect.message_id is not None:
+                    self.supervisor.receipt(effect.message_id, "delivered")
             case PublishEvent(CompactionStart() | CompactionEnd() as event):
                 outbox.show_compaction(event)
             case PublishEvent(GateStart() | GateEnd() as event):
@@ -173,9 +175,6 @@ class Performer:
             self._answer_id = written.record.id
         elif isinstance(body, MailEntry):
             self.supervisor.receipt(body.message_id, "queued")
-        elif isinstance(body, CustomMessageEntry) and isinstance(body.details, dict):
-            for message_id in body.details.get("delivers", ()):
-                self.supervisor.receipt(message_id, "delivered")
         self.outbox.show(written.draft)
 
     # Model and tools

@@ -53,6 +53,11 @@ class Tree:
         if row is self.root:
             self._rested.set()
 
+    @property
+    def takes_work(self) -> bool:
+        """Whether its tasks are there: then commands for any of its sessions are heard."""
+        return self._nursery is not None
+
     def tell(self, command: Command) -> None:
         """Bring the root a command from outside. Raises RuntimeError for new work in a tree that is not running."""
         if self._nursery is None and isinstance(command, REVIVING):

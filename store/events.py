@@ -350,6 +350,17 @@ def event_tail(event: Event) -> tuple[str, bytes]:
     return kind, encode(event)[len(kind) + 10 :]
 
 
+_PUBLISHED = re.compile(rb'\{"type":"([a-z_]+)","sessionId":"([^"]+)","seq":(\d+),')
+
+
+def line_tags(line: bytes) -> tuple[str, str, int]:
+    """(type, session, seq) of a line that `tagged` made, without decoding it. Raises ValueError for any other."""
+    found = _PUBLISHED.match(line)
+    if found is None:
+        raise ValueError(f"expected a line of the stream, found {line[:80]!r}")
+    return found[1].decode(), found[2].decode(), int(found[3])
+
+
 class Tags(msgspec.Struct, frozen=True, rename="camel"):
     """What publication has added to a line. `at`: ISO time."""
 

@@ -9,9 +9,13 @@ from store.events import Event
 
 
 class AppendEntry(msgspec.Struct, frozen=True):
-    """Write an entry; the stream shows what belongs to it. All entries of one step are written together or not at all."""
+    """Write an entry; the stream shows what belongs to it. All entries of one step are written together or not at all.
+
+    `message_id`: the mail that it hands to the model.
+    """
 
     body: Known
+    message_id: str | None = None
 
 
 class AppendPartial(msgspec.Struct, frozen=True):

@@ -1,5 +1,6 @@
 """A host: one process that runs trees. What its trees share, and who they are."""
 
+import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -7,12 +8,16 @@ import attrs
 import trio
 
 from actors.clock import Clock
+from actors.directory import Row
 from actors.flusher import Flusher
+from actors.protocol.mail import Stop
 from actors.sink import Outlet, Sink
+from orchestrator.engine.control.audience import Audience, Feed
 from orchestrator.engine.job import Job
 from orchestrator.engine.models import Models
 from orchestrator.engine.opening import open_ground
 from orchestrator.engine.planted import Planted, check_models
+from orchestrator.views.rows import AgentRow
 from store.disk.home import Home
 
 
@@ -24,6 +29,9 @@ class Host:
     clock: Clock = attrs.field(factory=Clock)
     flusher: Flusher = attrs.field(factory=Flusher)
     trees: dict[str, Planted] = attrs.field(factory=dict)
+    audience: Audience = attrs.field(factory=lambda: Audience(secrets.token_hex(8)))
+    leaving: trio.Event = attrs.field(factory=trio.Event)
+    """Set once the host is to end."""
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
@@ -44,13 +52,39 @@ class Host:
             # Before a lock file is made for a tree that then never is.
             check_models(job, models, None)
         ground = open_ground(job, self.home, self.clock.now)
+        feed = Feed(ground.root_id, self.audience)
+        sink = Sink(self.clock, [feed, *outlets])
         try:
-            planted = Planted.on(ground, job, self.home, models, Sink(self.clock, [*outlets]), self.flusher, self.clock)
+            planted = Planted.on(ground, job, self.home, models, feed, sink, self.flusher)
         except BaseException:
             ground.close()
             raise
         self.trees[planted.root_id] = planted
         return planted
+
+    @property
+    def id(self) -> str:
+        """Another one for every host that ever was."""
+        return self.audience.generation
+
+    def rows(self) -> list[AgentRow]:
+        """The sessions of all trees, as people see them."""
+        now = self.clock.now()
+        return [row for planted in self.trees.values() for row in planted.rows(now)]
+
+    def find(self, session_id: str) -> tuple[Planted, Row] | None:
+        """A session of one of the trees, and its tree."""
+        for planted in self.trees.values():
+            row = planted.tree.supervisor.directory.rows.get(session_id)
+            if row is not None:
+                return planted, row
+        return None
+
+    def leave(self, reason: str) -> None:
+        """Stop all trees; the host ends when they have."""
+        for planted in self.trees.values():
+            planted.tree.tell(Stop(reason))
+        self.leaving.set()
 
     async def uproot(self, planted: Planted) -> None:
         """Let go of a tree that has come to rest."""

@@ -10,10 +10,13 @@ from actors.flusher import Flusher
 from actors.protocol.mail import Abort, Prompt, Stop
 from actors.sink import Outlet
 from actors.tree import Tree
+from orchestrator.engine.control.desk import Desk
+from orchestrator.engine.control.endpoint import Endpoint
 from orchestrator.engine.errors import EngineError, NotOurs
 from orchestrator.engine.host import Host
 from orchestrator.engine.job import Ended, Job
 from orchestrator.engine.models import Models
+from orchestrator.engine.planted import Planted
 from orchestrator.engine.status import exit_status
 from orchestrator.engine.stdout import LineWriter
 from orchestrator.engine.telling import told_as
@@ -22,7 +25,7 @@ from store.disk.fs import RealFs
 from store.disk.home import Home
 from store.entries import RunSettledEntry
 from store.errors import StoreError
-from store.events import Event, Place
+from store.events import Diagnostic, Event, Place
 from store.times import unix_ms
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -49,7 +52,7 @@ class OneShot:
     _is_over: bool = False
     _gone: OSError | None = None
     _settled: RunSettledEntry | None = None
-    _tree: Tree | None = None
+    _planted: Planted | None = None
     _writer: LineWriter | None = None
 
     async def run(self) -> Ended:
@@ -58,22 +61,25 @@ class OneShot:
         if self.job.is_json:
             self._writer = LineWriter(1, self._reader_gone)
             outlets.append(told_as(self.job.stream, self._writer))
-        planted = self.host.plant(self.job, self.models, outlets)
+        planted = self._planted = self.host.plant(self.job, self.models, outlets)
         try:
-            tree = self._tree = planted.tree
             planted.sink.watchers.append(self._hear_end)
-            await self._alive(tree)
-            return self._ended(tree)
+            await self._alive(planted)
+            return self._ended(planted.tree)
         finally:
             await self.host.uproot(planted)
 
-    async def _alive(self, tree: Tree) -> None:
-        async with self.host.working(), trio.open_nursery() as outer:
+    async def _alive(self, planted: Planted) -> None:
+        tree = planted.tree
+        endpoint = Endpoint(Desk(self.host), self.job.environ)
+        async with self.host.working(), endpoint.open(), trio.open_nursery() as outer:
+            if endpoint.trouble is not None:
+                planted.tell_later(Diagnostic(level="warning", code="endpoint", text=endpoint.trouble))
             await outer.start(self._hear_signals, outer.cancel_scope)
             if self._writer is not None:
                 outer.start_soon(self._writer.run)
             if self.watching is not None:
-                tree.supervisor.sink.watchers.append(self.watching.take)
+                planted.sink.watchers.append(self.watching.take)
                 outer.start_soon(self.watching.run)
             if self.job.timeout_s is not None:
                 outer.start_soon(self._expire, tree, self.job.timeout_s)
@@ -121,8 +127,8 @@ class OneShot:
         self._stop("the reader of stdout went away")
 
     def _stop(self, reason: str) -> None:
-        if self._tree is not None:
-            self._tree.tell(Stop(reason))
+        if self._planted is not None:
+            self._planted.tree.tell(Stop(reason))
 
     def _ended(self, tree: Tree) -> Ended:
         root, outbox = tree.root, tree.root.outbox

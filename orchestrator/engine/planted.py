@@ -1,10 +1,12 @@
 """One tree of a host: where it lies, what it works with, and its actors."""
 
+import os
+from collections.abc import Callable
+
 import attrs
 import msgspec
 import trio
 
-from actors.clock import Clock
 from actors.directory import Row
 from actors.flusher import Flushing
 from actors.protocol.model import Model, ModelInfo
@@ -13,8 +15,10 @@ from actors.protocol.trial import goal_entry
 from actors.sink import Sink
 from actors.supervisor import Workshop
 from actors.tree import UNNAMED, Tree
+from orchestrator.engine.control.audience import Feed
 from orchestrator.engine.declared.speaker import Declared, declared_in
 from orchestrator.engine.errors import WrongUsage
+from orchestrator.engine.hearing import Hearing
 from orchestrator.engine.instructions import Instructions, context_files
 from orchestrator.engine.job import Job
 from orchestrator.engine.models import Models
@@ -24,41 +28,53 @@ from orchestrator.engine.toolset import all_tools
 from orchestrator.tools.kernel.interpreter import KernelSettings
 from orchestrator.tools.kernel.kernels import Kernels
 from orchestrator.tools.registry import child_env
+from orchestrator.views.live import LiveTree
+from orchestrator.views.rows import AgentRow, tree_rows
+from orchestrator.views.stored import Stored
 from store.disk.home import Home
 from store.entries import CustomEntry, ModelChangeEntry, SessionInfoEntry
-from store.events import Diagnostic
+from store.events import AgentSettled, Diagnostic, Event, Place
 from store.repair import Node
 
 CLOSING_S = 2.0
+LOOK_AGAIN_S = 0.5
 
 
 @attrs.define(eq=False)
 class Planted:
-    """Wires a tree to the disk, the models and the tools. Nothing of it runs yet."""
+    """Wires a tree to the disk, the models, the tools and whoever watches. `fold`: what its sessions are doing."""
 
     job: Job
     home: Home
     models: Models
     ground: Ground
     sink: Sink
+    feed: Feed
     kernels: Kernels
     declared: Declared | None
+    fold: LiveTree = attrs.field(factory=LiveTree)
+    hearing: Hearing = attrs.field(factory=Hearing)
     tree: Tree = attrs.field(init=False)
 
     @classmethod
     def on(
-        cls, ground: Ground, job: Job, home: Home, models: Models, sink: Sink, flusher: Flushing, clock: Clock
+        cls, ground: Ground, job: Job, home: Home, models: Models, feed: Feed, sink: Sink, flusher: Flushing
     ) -> "Planted":
-        """The tree in memory, with a row for every session that is stored. Raises WrongUsage; StoreError, OSError."""
+        """The tree in memory, with a row for every session that is stored. Nothing of it runs yet.
+
+        Raises WrongUsage; StoreError, OSError.
+        """
         config = models.config.kernel
         kernels = Kernels(KernelSettings(config.python or job.environ.get("SAPWOOD_KERNEL_PYTHON")))
         node = ground.nodes.get(ground.root_id)
         declared = Declared(job.tree) if job.tree else declared_in([] if node is None else node.tree.own_records)
-        planted = cls(job, home, models, ground, sink, kernels, declared)
+        planted = cls(job, home, models, ground, sink, feed, kernels, declared)
+        sink.watchers += [planted.fold.take, planted.hearing.take]
         stored_model = None if node is None else model_of(node)
         model = planted._checked_model(stored_model)
         state = planted._state(model, None if node is None else goal_of(node))
-        tree = planted.tree = Tree.of(planted._workshop(), state, sink, flusher, clock, job.name or UNNAMED)
+        tree = planted.tree = Tree.of(planted._workshop(), state, sink, flusher, sink.clock, job.name or UNNAMED)
+        feed.rows = tree.supervisor.directory.rows
         tree.root.tools, tree.root.thinking, tree.root.limits = job.tools, job.thinking, dict(job.budgets)
         tree.root.founding = planted._founding(state.autonomy.goal)
         models.notice = planted._notice
@@ -69,6 +85,35 @@ class Planted:
     @property
     def root_id(self) -> str:
         return self.ground.root_id
+
+    def rows(self, now: float) -> list[AgentRow]:
+        """What people see of its sessions, parents before children. `now` in Unix seconds."""
+        path, pid = self.ground.path, os.getpid()
+        return [msgspec.structs.replace(row, host_pid=pid, path=path(row.session_id)) for row in self.fold.rows(now)]
+
+    def event_of(self, row: Row, kind: type[Event]) -> Callable[[Place, Event], bool]:
+        """Whether an event is one of this kind, of this session."""
+        return lambda place, event: place.session_id == row.id and isinstance(event, kind)
+
+    async def settled(self, row: Row) -> None:
+        """Return when no run of this session is open."""
+        while row.is_running:
+            # One that was woken and had nothing to do comes to rest without a word.
+            with self.hearing.ear(self.event_of(row, AgentSettled)) as ear, trio.move_on_after(LOOK_AGAIN_S):
+                await ear.heard()
+
+    def tell_later(self, diagnostic: Diagnostic) -> None:
+        """Something that is to be said as soon as the stream has begun."""
+
+        def take(place: Place, event: Event, at: float) -> None:
+            # A new list: the old one is being gone through.
+            self.sink.watchers = [watcher for watcher in self.sink.watchers if watcher is not take]
+            self.sink.publish(self.tree.root.place, diagnostic)
+
+        if self.sink.seq:
+            self.sink.publish(self.tree.root.place, diagnostic)
+        else:
+            self.sink.watchers.append(take)
 
     async def aclose(self) -> None:
         """End what the tools left, and let go of the tree."""
@@ -115,6 +160,8 @@ class Planted:
     def _take_up(self, node: Node, *, has_new_model: bool) -> None:
         """A stored tree goes on: its rows, its journal, and what this job says anew."""
         tree, ground, job = self.tree, self.ground, self.job
+        stored = Stored(ground.root_id, ground.nodes, "dead", None, ground.troubles, folder=str(self.home.sessions))
+        self.fold.seed(tree_rows(stored, self.sink.clock.now()))
         plant(tree, ground.nodes, tree.root.name)
         outbox = tree.root.outbox = tree.supervisor.outbox(tree.root, *ground.open(ground.root_id))
         self.sink.publish(tree.root.place, node.header)

@@ -50,7 +50,7 @@ def deliver(state: TurnState, at: float) -> Step:
     effects: list[Effect] = []
     if state.notices:
         effects.append(AppendEntry(_notices_message(state.notices)))
-    effects += [AppendEntry(mail_message(queued, at)) for queued in due]
+    effects += [AppendEntry(mail_message(queued, at), queued.message_id) for queued in due]
     kept = tuple(queued for queued in state.queue if queued not in due)
     if any(queued.sender == "user" for queued in due):
         # What did not help or did not work before may do so with a new prompt.

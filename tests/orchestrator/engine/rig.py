@@ -107,7 +107,7 @@ class Rig:
             with trio.fail_after(PATIENCE_S):
                 return await one_shot.run()
         finally:
-            self.tree = one_shot._tree
+            self.tree = None if one_shot._planted is None else one_shot._planted.tree
 
     @property
     def events(self) -> list[dict[str, Any]]:
