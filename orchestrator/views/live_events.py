@@ -26,6 +26,8 @@ from store.events import (
     AutoRetryStart,
     CompactionEnd,
     CompactionStart,
+    GateEnd,
+    GateStart,
     LimitReached,
     MessageEnd,
     MessageStart,
@@ -45,6 +47,7 @@ from store.summary import LINE_CHARS
 from store.times import iso
 from store.usage import NOTHING, Usage, spend_of
 
+GATE = "gate"
 Handler = Callable[[LiveSession, Any, int], None]
 
 
@@ -133,6 +136,15 @@ def _tool_start(session: LiveSession, event: ToolExecutionStart, at: int) -> Non
 
 def _tool_end(session: LiveSession, event: ToolExecutionEnd, at: int) -> None:
     session.calls.pop(event.tool_call_id, None)
+
+
+def _gate_start(session: LiveSession, event: GateStart, at: int) -> None:
+    """A gate is work like a call, and there is one at a time."""
+    session.calls[GATE] = Call(id=GATE, name=GATE, argument=event.command[:LINE_CHARS], since_ms=at)
+
+
+def _gate_end(session: LiveSession, event: GateEnd, at: int) -> None:
+    session.calls.pop(GATE, None)
 
 
 def _retrying(session: LiveSession, event: AutoRetryStart, at: int) -> None:
@@ -227,6 +239,8 @@ HANDLERS: dict[type[Any], Handler] = {
     MessageEnd: _message_end,
     ToolExecutionStart: _tool_start,
     ToolExecutionEnd: _tool_end,
+    GateStart: _gate_start,
+    GateEnd: _gate_end,
     AutoRetryStart: _retrying,
     CompactionStart: _compacting,
     CompactionEnd: _compacting,

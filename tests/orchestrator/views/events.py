@@ -27,6 +27,8 @@ from store.events import (
     CompactionStart,
     Diagnostic,
     Event,
+    GateEnd,
+    GateStart,
     LimitReached,
     MessageEnd,
     MessageStart,
@@ -138,6 +140,12 @@ class Told:
 
     def has_summary(self) -> "Told":
         return self._tell(CompactionEnd(reason="threshold", result={"summary": "s"}, aborted=False, will_retry=False))
+
+    def runs_gate(self, command: str) -> "Told":
+        return self._tell(GateStart(command=command, attempt=1))
+
+    def passes_gate(self, command: str) -> "Told":
+        return self._tell(GateEnd(command=command, attempt=1, passed=True, result={}, duration_ms=1))
 
     def has_queued(self, count: int) -> "Told":
         return self._tell(SessionActionUpdate(actions={"queuedCount": count}))

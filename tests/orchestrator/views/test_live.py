@@ -247,7 +247,9 @@ def test_what_a_session_does_now() -> None:
     note()
     root.begins().starts_summary()
     note()
-    root.has_summary().answers("All is ported.\nReally.").settles()
+    root.has_summary().answers("All is ported.\nReally.").runs_gate("make check")
+    note()
+    root.passes_gate("make check").settles()
     note()
     root.has_status("Which secret?", "needs_input")
     note()
@@ -260,6 +262,7 @@ def test_what_a_session_does_now() -> None:
         ("running", "tool", "wait_agents · 0 of 1 done"),
         ("retrying", "retry", "overloaded"),
         ("compacting", "compaction", f"summarising {stream.rows()[0].message_count - 1} messages"),  # type: ignore[operator]
+        ("running", "tool", "gate make check"),
         ("idle", "answer", "All is ported."),
         ("idle", "question", "Which secret?"),
     ]
