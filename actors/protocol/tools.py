@@ -96,7 +96,7 @@ class CompactStatus(msgspec.Struct, frozen=True, tag="compact_status"):
     """How full the context is, and whether it will be summarised."""
 
 
-# What may be asked besides; a session that does not know one of these refuses it.
+# What may be asked besides.
 HostRequest = Send | AbortChild | DeleteChild | FindModels | Compact | CompactStatus
 
 

@@ -96,10 +96,7 @@ class Asks:
             if isinstance(request, WaitFor):
                 left_s = max(0.0, ask.ends_at - trio.current_time())
                 request = msgspec.structs.replace(request, timeout_s=left_s)
-            if isinstance(request, FamilyRequest):
-                value: FamilyAnswer | HostAnswer = await context.family.ask(request)
-            else:
-                value = Refused(f"this session does not know {type(request).__name__}")
+            value = await context.family.ask(request)
             if self._open.pop(ask.number, None) is not None:
                 self._note(value)
                 self._post(ask.number, value)

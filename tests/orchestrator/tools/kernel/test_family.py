@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 import trio
 
 from actors.protocol.tools import (
@@ -14,9 +13,7 @@ from actors.protocol.tools import (
     CompactStatus,
     DeleteChild,
     Deleted,
-    FamilyRequest,
     FindModels,
-    HostRequest,
     ListFamily,
     ModelRow,
     Models,
@@ -27,7 +24,6 @@ from actors.protocol.tools import (
     Spawn,
     WaitFor,
 )
-from orchestrator.tools.kernel import asks as asks_module
 
 
 async def test_a_child_is_a_handle_as_soon_as_it_is_admitted(bench: Any, tree: Any) -> None:
@@ -257,17 +253,6 @@ async def test_the_family_is_listed(bench: Any, tree: Any) -> None:
     assert "Agent has no 'colour'; it has name, role" in await bench.error("subs[0].colour")
 
 
-@pytest.fixture
-def knows_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when sessions know what the kernel can ask."""
-    monkeypatch.setattr(asks_module, "FamilyRequest", FamilyRequest | HostRequest)
-
-
-async def test_what_a_session_does_not_know_is_refused(plain: Any) -> None:
-    assert "Refused: this session does not know FindModels" in await plain.error("await rlm.find_models()")
-
-
-@pytest.mark.usefixtures("knows_all")
 async def test_messages(bench: Any, tree: Any) -> None:
     tree.answer_for = lambda request: Receipt("queued", "m1", request.to)
     assert (
@@ -290,7 +275,6 @@ async def test_messages(bench: Any, tree: Any) -> None:
     assert "as message, found ''" in await bench.error("await agent_message.send('')")
 
 
-@pytest.mark.usefixtures("knows_all")
 async def test_children_are_aborted_and_deleted(plain: Any, tree: Any) -> None:
     await plain.text("h = await rlm('p', name='a')")
     report = ChildReport("session-of-a", "a", "aborted", 1, "so far", turns=1)
@@ -305,7 +289,6 @@ async def test_children_are_aborted_and_deleted(plain: Any, tree: Any) -> None:
     assert await plain.text("d.name, d.deleted") == "('a', True)"
 
 
-@pytest.mark.usefixtures("knows_all")
 async def test_models_and_compaction(plain: Any, tree: Any) -> None:
     tree.answer_for = lambda request: Models((ModelRow("fake/big", "fake", "big", 1000), ModelRow("x/y", "x", "y")))
     assert await plain.text("ms = await rlm.find_models('big')\n[m.selector for m in ms]") == "['fake/big', 'x/y']"
