@@ -455,7 +455,11 @@ def test_what_real_peers_wrote_passes_but_for_what_a_signal_left_open(path: Path
     with path.open("rb") as lines:
         found = check_stream(lines, dialect)
 
-    inner = {"pi.abort_sigterm": (8, "message"), "pi.abort_sigterm_tool": (14, "call")}.get(path.stem)
+    inner = {
+        "pi.abort_sigint": (8, "message"),
+        "pi.abort_sigterm": (8, "message"),
+        "pi.abort_sigterm_tool": (14, "call"),
+    }.get(path.stem)
     expected = [(2, "the loop"), (3, "the turn"), (inner[0], f"the {inner[1]}")] if inner else []
     assert [(finding.line, finding.rule) for finding in found] == [(line, "left-open") for line, _ in expected]
     assert all(finding.text.startswith(text) for finding, (_, text) in zip(found, expected, strict=True))
