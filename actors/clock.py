@@ -21,12 +21,15 @@ class Clock:
         return self.wall()
 
     def iso(self) -> str:
-        """Now, as the wire has it. Events of one millisecond share the text."""
-        now = self.wall()
-        ms = int(now * 1000)
+        """Now, as the wire has it."""
+        return self.stamp()[1]
+
+    def stamp(self) -> tuple[float, str]:
+        """Now in whole milliseconds: Unix seconds, and as the wire has it. Events of one millisecond share the text."""
+        ms = int(self.wall() * 1000)
         if ms != self._ms:
-            self._ms, self._text = ms, iso(now)
-        return self._text
+            self._ms, self._text = ms, iso(ms / 1000)
+        return ms / 1000, self._text
 
     def steady_s(self) -> float:
         return trio.current_time()

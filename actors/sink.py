@@ -25,7 +25,7 @@ Watcher = Callable[[Place, Event, float], None]
 
 @attrs.define
 class Sink:
-    """`watchers` are called with (place, event, Unix seconds), in this task, and must not raise or wait."""
+    """`watchers` are called with (place, event, Unix seconds), the time of the line, in this task, and must not raise or wait."""
 
     clock: Clock
     outlets: list[Outlet] = attrs.field(factory=list)
@@ -35,13 +35,14 @@ class Sink:
     def publish(self, place: Place, event: Event, tail: tuple[str, bytes] | None = None) -> None:
         """Number the event and show it. `tail`: its encoding behind `{"type":"…"`, where that is there already."""
         self.seq += 1
+        at, text = self.clock.stamp()
         if self.outlets:
             kind, encoded = tail or event_tail(event)
-            line = tagged(encoded, kind, place, self.seq, self.clock.iso())
+            line = tagged(encoded, kind, place, self.seq, text)
             for outlet in self.outlets:
                 outlet.offer(line)
         for watcher in self.watchers:
-            watcher(place, event, self.clock.now())
+            watcher(place, event, at)
 
     async def wait_for_room(self) -> None:
         """Back-pressure at the sources: return when every outlet has room. At once, without a checkpoint, if they have."""
