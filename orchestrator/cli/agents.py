@@ -30,7 +30,7 @@ def command(is_all: bool, as_json: bool) -> None:
     now = time.time()
     forest = Forest.of(home_from_env())
     shown = forest if is_all else forest.touched_since(now - SHOWN_AFTER_END_S)
-    ended = len(forest.families) - len(shown.families)
+    ended = shown.left_out
     rows: list[AgentRow] = []
     for found in shown.rows(now):
         if is_all or is_current(found, now):

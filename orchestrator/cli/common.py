@@ -11,21 +11,24 @@ from typing import Any, ParamSpec, TypeVar
 
 import click
 import msgspec
+from click.shell_completion import CompletionItem
 
 from orchestrator.cli.stdout import leave
 from orchestrator.engine.errors import EngineError, NotOurs, WrongUsage
 from orchestrator.views.rows import AgentRow
 from orchestrator.views.stored import Stored, members
-from orchestrator.views.text import escaped_json, safe_lines
+from orchestrator.views.text import escaped_json, one_line, safe_lines
 from store.disk.catalog import Catalog
 from store.disk.forest import NoSuchSession, StoredTree, read_header, read_node, read_tree
 from store.disk.fs import RealFs
 from store.disk.home import Home
 from store.entries import Header
 from store.errors import BadId, StoreError
+from store.ids import short
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_OFFERED = 50
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 
 
@@ -110,6 +113,20 @@ def id_named(home: Home, name: str) -> str:
         return name
     with catalog_of(home) as catalog:
         return catalog.named(name).session_id
+
+
+def known_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """For completion by the shell: the roots that were written to last, by name, else by the end of their ids."""
+    try:
+        with catalog_of(home_from_env()) as catalog:
+            found = catalog.newest(_OFFERED)
+    except EngineError:
+        return []
+    names = {one_line(each.name or short(each.session_id)): one_line(each.cwd) for each in found}
+    return [CompletionItem(name, help=cwd) for name, cwd in names.items() if name.startswith(incomplete)]
+
+
+SESSION = click.argument("session", shell_complete=known_names)
 
 
 def newest_root(home: Home, cwd: str | None = None) -> Header:

@@ -8,6 +8,7 @@ from orchestrator.cli.common import catalog_of, stored_tree
 from orchestrator.views.resting import resting_rows
 from orchestrator.views.rows import AgentRow, tree_rows
 from orchestrator.views.stored import Stored
+from store.disk.catalog import Catalog
 from store.disk.home import Home
 from store.disk.ownership import Liveness
 from store.summary import Summary
@@ -25,24 +26,39 @@ class Forest:
     home: Home
     families: dict[str, list[Summary]]
     owners: dict[str, Liveness]
+    left_out: int = 0
+    """How many families there are besides."""
 
     @classmethod
     def of(cls, home: Home) -> "Forest":
-        """Raises EngineError."""
-        families: dict[str, list[Summary]] = {}
+        """All there are. Raises EngineError."""
         with catalog_of(home) as catalog:
-            for summary in catalog.sessions():
-                families.setdefault(summary.root_id, []).append(summary)
-            return cls(home, families, catalog.owners(families))
+            return cls._grouped(catalog, catalog.sessions())
+
+    @classmethod
+    def newest(cls, home: Home, count: int, *, with_archived: bool) -> "Forest":
+        """The families that were written to last. Raises EngineError."""
+        with catalog_of(home) as catalog:
+            found, known = catalog.newest_trees(count, with_archived=with_archived)
+            forest = cls._grouped(catalog, found)
+        forest.left_out = known - len(forest.families)
+        return forest
+
+    @classmethod
+    def _grouped(cls, catalog: Catalog, sessions: Iterable[Summary]) -> "Forest":
+        families: dict[str, list[Summary]] = {}
+        for summary in sessions:
+            families.setdefault(summary.root_id, []).append(summary)
+        return cls(catalog.home, families, catalog.owners(families))
 
     def touched_since(self, since_s: float) -> "Forest":
         """The part that may have a living owner, or was written to since then (Unix seconds)."""
-        families = {
+        touched = {
             root_id: members
             for root_id, members in self.families.items()
             if self.owners[root_id].state != "dead" or any(_written_s(each) >= since_s for each in members)
         }
-        return attrs.evolve(self, families=families)
+        return attrs.evolve(self, families=touched, left_out=len(self.families) - len(touched))
 
     def trees(self) -> Iterator[Stored]:
         """Every tree out of its journals, the oldest first, then what no root leads to."""

@@ -1,6 +1,5 @@
 """The command `sapwood`: looks at the first argument, imports that command alone."""
 
-import importlib
 import os
 import sys
 from collections.abc import Iterator
@@ -10,11 +9,11 @@ from typing import Any, NoReturn
 import click
 
 from orchestrator import __version__
+from orchestrator.cli.lazy import LazyGroup
 from orchestrator.cli.stdout import drop_stdout, leave
 from orchestrator.views.text import sanitize_terminal
 
-# Name → (module, short help). Static, so that `--help` imports no command.
-COMMANDS: dict[str, tuple[str, str]] = {
+COMMANDS = {
     "run": ("orchestrator.cli.run", "Run a tree of agents until it is quiet (what sapwood does without a command)."),
     "agents": ("orchestrator.cli.agents", "The agents view: the trees of sessions, one row each."),
     "usage": ("orchestrator.cli.usage", "Own and total tokens and cost, per session of a tree."),
@@ -49,18 +48,8 @@ def no_broken_pipe() -> Iterator[None]:
         raise ReaderGone from error
 
 
-class Commands(click.Group):
-    """A group whose commands are imported when they are called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        module = importlib.import_module(COMMANDS[name][0])
-        command: click.Command = module.command
-        return command
+class Commands(LazyGroup):
+    """Knows a reader that has gone from an error of ours."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -72,12 +61,8 @@ class Commands(click.Group):
         with no_broken_pipe():
             return super().invoke(ctx)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
-
-@click.group(cls=Commands, help=USAGE, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, table=COMMANDS, help=USAGE, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="sapwood")
 def group() -> None:
     """The whole program."""

@@ -10,6 +10,7 @@ import click
 
 from orchestrator.cli.common import (
     AS_JSON,
+    SESSION,
     echo_json,
     echo_lines,
     home_from_env,
@@ -86,7 +87,7 @@ def opened(home: Home, session_id: str) -> Iterator[SessionManager]:
 
 
 @click.command("rename", help=RENAME_HELP)
-@click.argument("session")
+@SESSION
 @click.argument("name")
 @AS_JSON
 @told
@@ -103,7 +104,7 @@ def rename_command(session: str, name: str, as_json: bool) -> None:
 
 
 @click.command("label", help=LABEL_HELP)
-@click.argument("session")
+@SESSION
 @click.argument("entry")
 @click.argument("label", required=False)
 @click.option("--clear", is_flag=True, help="Take the label away.")
@@ -131,7 +132,7 @@ _of_the_copy = options_of(
 
 
 @click.command("fork", help=FORK_HELP)
-@click.argument("session")
+@SESSION
 @click.option("--at", "entry", metavar="ENTRY", help="Copy what leads to this entry, by default to the leaf.")
 @_of_the_copy
 @AS_JSON
@@ -142,7 +143,7 @@ def fork_command(session: str, entry: str | None, name: str | None, cwd: Path | 
 
 
 @click.command("clone", help=CLONE_HELP)
-@click.argument("session")
+@SESSION
 @_of_the_copy
 @AS_JSON
 @told
@@ -194,7 +195,7 @@ def _branch_summarised(home: Home, manager: SessionManager, target: str | None) 
 
 
 @click.command("branch", help=BRANCH_HELP)
-@click.argument("session")
+@SESSION
 @click.argument("entry")
 @click.option("--summary", metavar="TEXT", help="What the model is told of the branch that is left.")
 @click.option(
@@ -223,7 +224,7 @@ def branch_command(session: str, entry: str, summary: str | None, summarize: boo
 
 
 @click.command("archive", help=ARCHIVE_HELP)
-@click.argument("session")
+@SESSION
 @click.option("--undo", is_flag=True, help="Put it back.")
 @AS_JSON
 @told
@@ -266,14 +267,3 @@ def _tell(as_json: bool, row: object, text: str) -> None:
         echo_json(row)
     else:
         echo_lines([one_line(text)])
-
-
-EDIT_COMMANDS = (
-    rename_command,
-    label_command,
-    fork_command,
-    clone_command,
-    branch_command,
-    archive_command,
-    delete_command,
-)

@@ -9,6 +9,7 @@ import click
 
 from orchestrator.cli.checking import check_all, check_file, check_session
 from orchestrator.cli.common import (
+    SESSION,
     echo_json,
     echo_lines,
     fail_if_damaged,
@@ -138,7 +139,7 @@ def _tell(row: ImportRow, as_json: bool) -> None:
 
 
 @click.command("export", help=EXPORT_HELP)
-@click.argument("session")
+@SESSION
 @click.option("-o", "--output", "target", type=_PATH, help="A file, by default stdout.")
 @click.option(
     "--layout", nargs=2, type=(click.Choice(["pi"]), _PATH), metavar="pi DIR", help="Children as well, as pi has them."
@@ -210,7 +211,7 @@ def _checks(home: Home, target: str | None) -> Iterator[CheckRow]:
 
 
 @click.command("repair", help=REPAIR_HELP)
-@click.argument("session")
+@SESSION
 @click.option("--json", "as_json", is_flag=True, help=_EACH.format("journal"))
 @told
 def repair_command(session: str, as_json: bool) -> None:
@@ -228,6 +229,3 @@ def repair_command(session: str, as_json: bool) -> None:
         echo_lines([f"{done.written} entries that a crash had left out of the tree were written"])
     if done.trouble is not None:
         raise EngineError(done.trouble)
-
-
-FILE_COMMANDS = (import_command, export_command, check_command, repair_command)

@@ -6,6 +6,7 @@ import click
 
 from orchestrator.cli.common import (
     AS_JSON,
+    SESSION,
     catalog_of,
     damaged,
     echo_json,
@@ -73,7 +74,7 @@ def search_command(words: tuple[str, ...], count: int, as_json: bool) -> None:
 
 
 @click.command("tree", help=TREE_HELP)
-@click.argument("session")
+@SESSION
 @click.option("--all", "is_all", is_flag=True, help="Also entries that are no place to go back to.")
 @AS_JSON
 @told
@@ -94,6 +95,3 @@ def tree_command(session: str, is_all: bool, as_json: bool) -> None:
         echo_lines(["It has no entries yet."])
     if manager.trouble:
         raise damaged(session_id, manager.trouble)
-
-
-FIND_COMMANDS = (search_command, tree_command)

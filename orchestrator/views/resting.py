@@ -9,7 +9,6 @@ from orchestrator.views.rows import AgentRow, row_of
 from orchestrator.views.spent import Spent
 from orchestrator.views.states import Status, state
 from store.summary import Summary
-from store.usage import add_up
 
 
 def resting_rows(root_id: str, members: Sequence[Summary], folder: str) -> list[AgentRow] | None:
@@ -24,9 +23,10 @@ def resting_rows(root_id: str, members: Sequence[Summary], folder: str) -> list[
     tree = _Tree(
         root, {each.session_id: [by_id[child] for child in each.children if child in by_id] for each in members}
     )
-    if not all(map(tree.is_whole, members)) or len(tree.in_order()) != len(members):
+    order = tree.in_order()
+    if len(order) != len(members) or not all(map(tree.is_whole, order)):
         return None
-    return tree.rows(folder)
+    return _rows(order, folder)
 
 
 def _is_at_rest(summary: Summary) -> bool:
@@ -47,7 +47,10 @@ class _Tree:
         below = self.children[summary.session_id]
         if len(below) != len(summary.children) or any(child.parent_id != summary.session_id for child in below):
             return False
-        return summary.total == summary.own + add_up(child.total for child in below)
+        spent = summary.own
+        for child in below:
+            spent = spent + child.total
+        return summary.total == spent
 
     def in_order(self) -> list[Summary]:
         """Parents before their children, each with its depth in this tree."""
@@ -60,15 +63,16 @@ class _Tree:
             waiting += [(child, depth + 1) for child in reversed(self.children[summary.session_id])]
         return found
 
-    def rows(self, folder: str) -> list[AgentRow]:
-        rows: list[AgentRow] = []
-        below: dict[str | None, list[AgentRow]] = {}
-        for found in reversed(self.in_order()):
-            row = _row(found, below.pop(found.session_id, []), folder)
-            rows.append(row)
-            below.setdefault(found.parent_id, []).append(row)
-        rows.reverse()
-        return rows
+
+def _rows(order: Sequence[Summary], folder: str) -> list[AgentRow]:
+    rows: list[AgentRow] = []
+    below: dict[str | None, list[AgentRow]] = {}
+    for found in reversed(order):
+        row = _row(found, below.pop(found.session_id, []), folder)
+        rows.append(row)
+        below.setdefault(found.parent_id, []).append(row)
+    rows.reverse()
+    return rows
 
 
 def _row(found: Summary, below: Sequence[AgentRow], folder: str) -> AgentRow:

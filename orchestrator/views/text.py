@@ -83,6 +83,8 @@ def graphemes(text: str) -> Iterator[str]:
 
 def _is_break(text: str, start: int, place: int) -> bool:
     before, after = text[place - 1], text[place]
+    if before < "\u0300" and after < "\u0300":
+        return True
     if before == _ZWJ or _extends(after):
         return False
     if _is_flag(before) and _is_flag(after):

@@ -16,7 +16,17 @@ import attrs
 import msgspec
 
 from store.disk.catalog_file import CatalogFile
-from store.disk.catalog_rows import SELECT, SELECT_WHOLE, UPSERT, known_of, row_of, summary_of, text_value
+from store.disk.catalog_rows import (
+    NOT_ARCHIVED,
+    NUMBER,
+    SELECT,
+    SELECT_WHOLE,
+    UPSERT,
+    known_of,
+    row_of,
+    summary_of,
+    text_value,
+)
 from store.disk.catalog_search import NAME_HOLDS, Found, Said, pattern, said
 from store.disk.folder import JOURNAL, LOCK, Stamp, stamp_of, stamps
 from store.disk.forest import NoSuchSession
@@ -80,13 +90,17 @@ class Catalog:
         As of the last look at the whole folder: what is new in it since, and each that is named here, is looked at again;
         another one that has grown meanwhile comes forward with the next whole look. Raises OSError.
         """
-        select = f"{_in(cwd)} AND parent_id IS NULL ORDER BY modified DESC, session_id DESC LIMIT {int(count)}"
-        return self._used(lambda: self._newest(select, _values(cwd)))
+        where = f"{_in(cwd)} AND parent_id IS NULL"
+        return self._used(lambda: self._newest(where, _values(cwd), count))
+
+    def newest_trees(self, count: int, *, with_archived: bool) -> tuple[list[Summary], int]:
+        """The sessions of the trees that were written to last, and how many trees there are. Raises OSError."""
+        return self._used(lambda: self._refreshed(None)._newest_trees(count, with_archived))
 
     def newest_root(self, cwd: str | None = None) -> Summary | None:
         """The root that was written to last, archived ones left out; None: there is none. Raises OSError."""
-        where = f"{_in(cwd)} AND parent_id IS NULL AND NOT is_archived ORDER BY modified DESC, session_id DESC LIMIT 1"
-        found = self._used(lambda: self._refreshed(None)._selected(where, *_values(cwd)))
+        where = f"{_in(cwd)} AND parent_id IS NULL AND NOT is_archived"
+        found = self._used(lambda: self._refreshed(None)._selected(where, *_values(cwd), limit=1))
         return found[0] if found else None
 
     def session(self, session_id: str) -> Summary | None:
@@ -146,7 +160,7 @@ class Catalog:
         stamp = stamp_of(self.home.fs, self.home.sessions)
         return stamp.mtime_ns if stamp is not None and time.time_ns() - stamp.mtime_ns > _SETTLED_NS else None
 
-    def _newest(self, select: str, values: list[str]) -> list[Summary]:
+    def _newest(self, where: str, values: list[str], count: int) -> list[Summary]:
         [known_ns] = self._db.execute("SELECT names_ns FROM folder WHERE number=?", (self._folder,)).fetchone()
         if known_ns is None or known_ns != self._names_ns():
             names_ns, there = self._names_ns(), set(self.home.session_ids())
@@ -157,7 +171,7 @@ class Catalog:
                 self._read_again([(session, False) for session in chunk])
             self._db.execute("UPDATE folder SET names_ns=? WHERE number=?", (names_ns, self._folder))
         for _ in range(3):  # a row that was read again may give its place to another
-            found = self._selected(select, *values)
+            found = self._selected(where, *values, limit=count)
             if not self._look_again([summary.session_id for summary in found]):
                 break
         return found
@@ -181,10 +195,17 @@ class Catalog:
         found = self._selected(" AND session_id=?", session)
         return found[0] if found and stamp is not None else None
 
-    def _selected(self, where: str, *values: str) -> list[Summary]:
-        order = "" if "ORDER BY" in where else " ORDER BY modified DESC, session_id DESC"
+    def _selected(self, where: str, *values: str | int, limit: int = -1) -> list[Summary]:
+        """The newest first."""
+        order = f" ORDER BY modified DESC, session_id DESC LIMIT {limit}"
         rows = self._db.execute(SELECT + where + order, (self._folder, *values))
         return [summary_of(row) for row in rows]
+
+    def _newest_trees(self, count: int, with_archived: bool) -> tuple[list[Summary], int]:
+        roots = f"SELECT root_id FROM session WHERE folder=? GROUP BY root_id{'' if with_archived else NOT_ARCHIVED}"
+        [known] = self._db.execute(f"SELECT count(*) FROM ({roots})", (self._folder,)).fetchone()
+        newest = f"{roots} ORDER BY max(modified) DESC, root_id DESC LIMIT {int(count)}"
+        return self._selected(f" AND root_id IN ({newest})", self._folder), known
 
     # Writing
 
@@ -199,14 +220,14 @@ class Catalog:
         if not kept:
             return
         with self._writing() as db:
-            db.executemany(UPSERT, [row_of(self._folder, known) for known in kept])
-            for known in kept:
-                number = self._number(known.summary.session_id)
-                if known.is_whole:
-                    db.execute("DELETE FROM said WHERE session=?", (number,))
-                if known.said:
-                    rows = [(number, seq, text_value(entry), text_value(text)) for seq, entry, text in known.said]
-                    db.executemany("INSERT OR IGNORE INTO said(session, seq, entry_id, text) VALUES (?, ?, ?, ?)", rows)
+            folder = self._folder
+            db.executemany(UPSERT, [row_of(folder, known) for known in kept])
+            whole = [(folder, known.summary.session_id) for known in kept if known.is_whole]
+            db.executemany(f"DELETE FROM said WHERE session={NUMBER}", whole)
+            lines = [(folder, known.summary.session_id, *line) for known in kept for line in known.said]
+            db.executemany(
+                f"INSERT OR IGNORE INTO said(session, seq, entry_id, text) VALUES ({NUMBER}, ?, ?, ?)", lines
+            )
 
     def _known(self, session: str) -> Known | None:
         row = self._db.execute(SELECT_WHOLE, (self._folder, session)).fetchone()
@@ -217,18 +238,8 @@ class Catalog:
             return
         with self._writing() as db:
             for session in sessions:
-                row = db.execute(
-                    "SELECT number FROM session WHERE folder=? AND session_id=?", (self._folder, session)
-                ).fetchone()
-                if row is not None:
-                    db.execute("DELETE FROM said WHERE session=?", row)
-                    db.execute("DELETE FROM session WHERE number=?", row)
-
-    def _number(self, session: str) -> int:
-        row = self._db.execute(
-            "SELECT number FROM session WHERE folder=? AND session_id=?", (self._folder, session)
-        ).fetchone()
-        return int(row[0])
+                db.execute(f"DELETE FROM said WHERE session={NUMBER}", (self._folder, session))
+                db.execute("DELETE FROM session WHERE folder=? AND session_id=?", (self._folder, session))
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

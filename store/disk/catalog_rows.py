@@ -47,6 +47,9 @@ UPSERT = (
     f"ON CONFLICT(folder, session_id) DO UPDATE SET {_updates}"
 )
 SELECT = f"SELECT {', '.join(_SHOWN)} FROM session WHERE folder=?"
+NUMBER = "(SELECT number FROM session WHERE folder=? AND session_id=?)"
+NOT_ARCHIVED = " HAVING NOT max(session_id=root_id AND is_archived AND NOT is_open AND trouble='')"
+"""Behind a grouping by root: the trees whose root no view shows as archived."""
 SELECT_WHOLE = f"SELECT {', '.join(COLUMNS)} FROM session WHERE folder=? AND session_id=?"
 
 _OWN = len(_PLAIN)
@@ -58,7 +61,7 @@ def row_of(folder: int, known: Known) -> tuple[Any, ...]:
     """The values for `UPSERT`."""
     summary, scan = known.summary, known.scan
     shown = (
-        *(_value(getattr(summary, name)) for name in _PLAIN),
+        *map(_value, msgspec.structs.astuple(summary)[:_OWN]),
         *_spend_values(summary.own),
         *_spend_values(summary.total),
     )
@@ -100,14 +103,11 @@ def text_value(text: str) -> str:
 
 
 def _value(value: Any) -> Any:
-    """As SQLite gives it back."""
-    match value:
-        case str():
-            return text_value(value)
-        case bool():
-            return int(value)
-        case tuple():
-            return msgspec.json.encode(value).decode() if value else ""
+    """As SQLite gives it back. No text of a journal holds half of a surrogate pair."""
+    if value is True or value is False:
+        return int(value)
+    if isinstance(value, tuple):
+        return msgspec.json.encode(value).decode() if value else ""
     return value
 
 

@@ -15,6 +15,7 @@ from store.frame import body
 from store.index import quick_record
 from store.recovery import examine
 from store.summary import Rest, Summary
+from store.times import iso
 
 
 @attrs.define
@@ -95,7 +96,6 @@ def _examined(fs: Fs, fd: int, found: Stat, session_id: str) -> Known:
 
 
 def _unreadable(session_id: str, stamp: Stamp, trouble: str) -> Known:
-    summary = Summary(
-        session_id=session_id, root_id=session_id, parent_id=None, depth=0, cwd="", created="", trouble=trouble
-    )
+    summary = Summary(session_id, session_id, None, 0, cwd="", created="", trouble=trouble)
+    summary.modified = iso(stamp.mtime_ns / 1e9) if stamp != NO_STAMP else None
     return Known(stamp, Scan(session_id), summary, Rest(can_go_on=False))

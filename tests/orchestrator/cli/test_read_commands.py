@@ -12,13 +12,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from orchestrator.cli import common
-from orchestrator.cli.main import main, with_command
+from orchestrator.cli.common import known_names
+from orchestrator.cli.main import group, main, with_command
+from orchestrator.cli.sessions import COMMANDS
+from orchestrator.cli.sessions import command as sessions
 from store.dialects import DIALECTS
 from store.entries import SessionStateEntry
+from store.ids import short
 from tests.stored import Forest, StoredSession, sample
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -283,6 +288,51 @@ def test_sessions_are_listed_newest_first_without_children_and_archived_ones(for
     ]
     assert text[0].split() == ["Id", "Name", "Status", "Age", "Messages", "Total", "Folder"]
     assert text[1].split()[1:4] == ["port-billing", "✓", "completed"]
+
+
+def test_a_long_list_is_cut_and_says_so_but_not_for_programs(forest: Forest, run: Run) -> None:
+    for number in range(3):
+        forest.root(f"s{number}").prompt()
+    forest.root("gone").add(SessionStateEntry(state={"status": "archived"}))
+
+    def names(*arguments: str) -> list[str]:
+        return [row["name"] for row in json.loads(run("sessions", "list", "--json", *arguments).stdout)]
+
+    assert run("sessions", "list", "-n", "2").stdout.split("\n")[1:3] == run("sessions", "list").stdout.split("\n")[1:3]
+    assert run("sessions", "list", "-n", "2").stdout.endswith("\nOlder trees: 1 · sapwood sessions list --limit 0\n")
+    assert "Older" not in run("sessions", "list", "-n", "3").stdout + run("sessions", "list", "-n", "0").stdout
+    assert names() == names("--limit", "0") == ["s2", "s1", "s0"]
+    assert names("--limit", "2") == ["s2", "s1"]
+    assert names("--limit", "2", "--all") == ["gone", "s2"]
+
+
+@pytest.mark.parametrize(("begun", "offered"), [("", ["billing", "$other"]), ("bil", ["billing"]), ("x", [])])
+def test_the_shell_completes_what_sessions_are_called(
+    begun: str, offered: list[str], forest: Forest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAPWOOD_HOME", str(forest.home.root))
+    forest.root(None).prompt()
+    other = forest.root("billing")
+    other.child("part")
+
+    found = [item.value for item in known_names(click.Context(group), click.Argument(["session"]), begun)]
+
+    unnamed = next(short(each.id) for each in forest.sessions.values() if each.header.name is None)
+    assert found == [unnamed if name == "$other" else name for name in offered]
+
+
+def test_where_nothing_can_be_read_nothing_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAPWOOD_HOME", "not absolute")
+
+    assert known_names(click.Context(group), click.Argument(["session"]), "") == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_table_of_commands_says_what_each_is(name: str) -> None:
+    found = sessions.get_command(click.Context(sessions), name)
+
+    assert found is not None
+    assert found.name == name
 
 
 def test_a_session_is_shown_with_its_conversation(forest: Forest, run: Run) -> None:

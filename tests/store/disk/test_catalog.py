@@ -294,6 +294,35 @@ def test_the_newest_are_looked_at_again_and_new_names_found(forest: Forest, home
         assert catalog.newest(1)[0] == truth(home)[fresh.id]
 
 
+def test_the_newest_trees_are_whole_and_the_others_counted(forest: Forest, home: Home) -> None:
+    roots = [sample(forest) for _ in range(4)]
+    lost = forest.root("its root is gone").child("orphan")
+    lost.prompt()
+    forest.sessions[str(lost.header.root_session_id)].path.unlink()
+    roots[3].add(SessionStateEntry(state={"status": "archived"}))
+    roots[0].add(ModelChangeEntry(provider="p", model_id="m"))
+    with Catalog.open(home) as catalog:
+        everything = catalog.sessions()
+
+        for with_archived in (True, False):
+            known = list(
+                dict.fromkeys(each.root_id for each in everything if with_archived or each.root_id != roots[3].id)
+            )
+            for count in range(1, 7):
+                found, total = catalog.newest_trees(count, with_archived=with_archived)
+                assert total == len(known) == 4 + with_archived
+                assert found == [each for each in everything if each.root_id in known[:count]]
+
+
+def test_a_journal_that_cannot_be_read_has_the_time_of_its_file(forest: Forest, home: Home) -> None:
+    path = home.journal_path("0198f0aa-broken")
+    path.write_bytes(b"no journal\n")
+    path.chmod(0o600)
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+
+    assert listed(home)["0198f0aa-broken"].modified == "2001-09-09T01:46:40.000Z"
+
+
 def test_one_session_is_opened_without_a_look_at_the_others(
     forest: Forest, home: Home, fs: CountingFs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
