@@ -21,6 +21,7 @@ from store.records import Record, message_in
 from store.wire import encode
 
 CHARS_PER_TOKEN = 4
+RESERVE_TOKENS = 16_384
 IMAGE_CHARS = 4_800
 
 
@@ -59,6 +60,11 @@ def answered_tokens(path: Sequence[Record]) -> int | None:
         if isinstance(message, AssistantMessage) and message.stop_reason not in {"error", "aborted"}:
             return context_tokens(path[: place + 1])
     return None
+
+
+def reserve_tokens(window: int) -> int:
+    """What stays free in a context for the answer, unless configured: above `window` without it a summary is made."""
+    return min(RESERVE_TOKENS, window // 4)
 
 
 def guessed(chars: int) -> int:

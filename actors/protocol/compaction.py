@@ -14,9 +14,8 @@ from store.messages import (
     text_of,
 )
 from store.records import Record, message_in
-from store.size import CHARS_PER_TOKEN, guessed, message_chars
+from store.size import CHARS_PER_TOKEN, guessed, message_chars, reserve_tokens
 
-RESERVE_TOKENS = 16_384
 KEEP_TOKENS = 20_000
 MAX_PASSES = 2
 _RESULT_CHARS = 2_000
@@ -32,7 +31,7 @@ class CompactionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep_recent_tokens: int | None = None
 
     def reserve(self, window: int) -> int:
-        return min(RESERVE_TOKENS, window // 4) if self.reserve_tokens is None else self.reserve_tokens
+        return reserve_tokens(window) if self.reserve_tokens is None else self.reserve_tokens
 
     def keep(self, window: int) -> int:
         return min(KEEP_TOKENS, window // 3) if self.keep_recent_tokens is None else self.keep_recent_tokens

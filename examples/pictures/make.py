@@ -16,9 +16,10 @@ from rich.console import Console
 from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
 
+from orchestrator.views.grid import Look
 from orchestrator.views.live import LiveTree
-from orchestrator.views.progress import Line, final_lines, progress_lines
-from store.events import Place, read_line
+from orchestrator.views.progress import final_lines, progress_lines
+from orchestrator.views.spans import Line
 from store.times import unix_s
 
 HERE = Path(__file__).parent
@@ -48,15 +49,13 @@ def folded(lines: list[bytes]) -> tuple[list[Line], list[Line]]:
     fold = LiveTree()
     most, busiest, now = 0, [], 0.0
     for line in lines:
-        tags, event = read_line(line)
-        root = tags.root_session_id or next(iter(fold.sessions.values())).place.root_id
-        now = unix_s(tags.at) or now
-        fold.take(Place(tags.session_id, root, tags.parent_session_id, tags.depth), event, now)
+        taken = fold.take_line(line)
+        now = (taken and unix_s(taken[0].at)) or now
         rows = fold.rows(now + 1)
         working = sum(row.state.is_working for row in rows) + len({row.activity and row.activity.kind for row in rows})
         if working >= most:
-            most, busiest = working, progress_lines(rows, WIDTH, HEIGHT)
-    return busiest, final_lines(fold.rows(now), WIDTH)
+            most, busiest = working, progress_lines(rows, Look(WIDTH, now), HEIGHT)
+    return busiest, final_lines(fold.rows(now), Look(WIDTH, now))
 
 
 def shown(console: Console, command: str, lines: list[Line]) -> None:

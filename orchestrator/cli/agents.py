@@ -1,13 +1,17 @@
 """`sapwood agents`: the trees of sessions, one row each."""
 
 import time
+from pathlib import Path
 
 import click
 
-from orchestrator.cli.common import coloured, echo_json, echo_lines, home_from_env, is_ascii, terminal_width, told
+from orchestrator.cli.common import echo_json, echo_lines, echo_spans, home_from_env, look, told
 from orchestrator.cli.forest import Forest
+from orchestrator.engine.windows import stored_windows
+from orchestrator.views.context import with_windows
+from orchestrator.views.grid import list_lines
 from orchestrator.views.rows import AgentRow
-from orchestrator.views.tree_text import plain, summary_line, tree_text
+from orchestrator.views.summary_line import summary_line
 from store.times import unix_s
 
 HELP = """The trees of agents: who works on what, how it ended, and what it has cost.
@@ -19,6 +23,11 @@ Shown are trees that somebody works on, and those that ended in the last ten min
   sapwood agents --all --json"""
 
 SHOWN_AFTER_END_S = 600
+NOTHING_RUNS = (
+    "No agents are running.",
+    "Start one here or in a terminal; it appears by itself.",
+    'sapwood run "…"    or    sapwood demo',
+)
 
 
 @click.command(help=HELP)
@@ -37,16 +46,16 @@ def command(is_all: bool, as_json: bool) -> None:
             rows += found
         else:
             ended += 1
+    rows = with_windows(rows, stored_windows(forest.home, Path.cwd()))
     if as_json:
         echo_json(rows)
         return
-    ascii = is_ascii()
-    lines = ["No agents are running.", 'sapwood run "…"    or    sapwood demo']
-    if rows:
-        lines = [*coloured(tree_text(rows, terminal_width(120), ascii), rows), summary_line(rows)]
+    drawn = look(120, now)
+    echo_spans(list_lines(rows, drawn) if rows else [])
+    notes = [summary_line(rows)] if rows else list(NOTHING_RUNS)
     if ended:
-        lines.append(f"Ended trees: {ended} · sapwood agents --all")
-    echo_lines(plain(line, ascii=ascii) for line in lines)
+        notes.append(f"Ended trees: {ended} · sapwood agents --all")
+    echo_lines(drawn.text(note) for note in notes)
 
 
 def is_current(rows: list[AgentRow], now: float) -> bool:

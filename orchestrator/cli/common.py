@@ -15,7 +15,9 @@ from click.shell_completion import CompletionItem
 
 from orchestrator.cli.stdout import leave
 from orchestrator.engine.errors import EngineError, NotOurs, WrongUsage
+from orchestrator.views.grid import Look
 from orchestrator.views.rows import AgentRow
+from orchestrator.views.spans import Line, line_text, sgr
 from orchestrator.views.stored import Stored, members
 from orchestrator.views.text import escaped_json, one_line, safe_lines
 from store.disk.catalog import Catalog
@@ -235,6 +237,18 @@ def echo_lines(lines: Iterable[str]) -> None:
         click.echo(text.encode(encoding, "replace").decode(encoding), nl=False, color=has_colour())
     except BrokenPipeError:
         leave()
+
+
+def look(without: int = 80, now: float = 0.0) -> Look:
+    """How lines are drawn on this output; `without` a terminal so many columns. `now` in Unix seconds."""
+    return Look(terminal_width(without), now, is_ascii())
+
+
+def echo_spans(lines: Iterable[Line]) -> None:
+    """Print styled lines, in colour where there is colour."""
+    has = has_colour()
+    is_terminal = sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    echo_lines(sgr(line, has_colour=has) if is_terminal else line_text(line).rstrip() for line in lines)
 
 
 def echo_json(value: Any) -> None:

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import click
 
-from orchestrator.cli.common import home_from_env, is_ascii, stored_tree, terminal_width, told
+from orchestrator.cli.common import home_from_env, look, stored_tree, told
 from orchestrator.cli.run import show_end, watched, work_folder
 from orchestrator.engine.config import Config
 from orchestrator.engine.job import Ended, Job
 from orchestrator.engine.models import Models
 from orchestrator.engine.one_shot import run_job
+from orchestrator.views.grid import list_lines
 from orchestrator.views.rows import tree_rows
-from orchestrator.views.tree_text import tree_text
+from orchestrator.views.spans import line_text
 from store.disk.home import Home
 from store.ids import short
 
@@ -60,8 +61,9 @@ def _tell_where(home: Home, ended: Ended) -> None:
         return  # its disk failed, which `show_end` has told
     rows = tree_rows(tree, time.time())
     name, sapwood = short(ended.root_id), _callable_as()
+    drawn = look(now=time.time())
     lines = [
-        *tree_text(rows, terminal_width(), is_ascii()),
+        *(line_text(line).rstrip() for line in list_lines(rows, drawn)),
         "",
         f"The model was a script, so the money is make-believe; the {len(rows)} agents, their tools and files are real.",
         f"Journals: {home.sessions}/*.jsonl, one per agent. Look closer:",

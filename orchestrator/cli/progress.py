@@ -1,32 +1,34 @@
 """The live tree of `run` on a terminal's stderr: rewritten in place, gone from nothing else's way."""
 
 import os
+import sys
 import time
 
 import attrs
 import trio
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
+from orchestrator.cli.block import Block
+from orchestrator.views.grid import Look
 from orchestrator.views.live import LiveTree
-from orchestrator.views.progress import Line, final_lines, progress_lines
+from orchestrator.views.progress import final_lines, progress_lines
 from orchestrator.views.text import sanitize_terminal
 from store.events import Event, Place
 
 FRAME_S = 0.1
 
 
+def stderr_block() -> Block:
+    return Block(sys.stderr, has_colour=not os.environ.get("NO_COLOR"))
+
+
 @attrs.define
 class Progress:
-    """Watches a tree and draws it. `run` is a task of the host."""
+    """Watches a tree and draws it. `run` is a task of the host. `budget_pico`: what the tree may spend, in 10⁻¹² dollar."""
 
+    budget_pico: int | None = None
     fold: LiveTree = attrs.field(factory=LiveTree)
-    console: Console = attrs.field(factory=lambda: Console(stderr=True, highlight=False, emoji=False))
-
-    @property
-    def is_ascii(self) -> bool:
-        return not self.console.encoding.lower().startswith("utf") or os.environ.get("TERM") == "dumb"
+    block: Block = attrs.field(factory=stderr_block)
+    _told: int = 0
 
     def take(self, place: Place, event: Event, at: float) -> None:
         """Hear an event."""
@@ -34,39 +36,30 @@ class Progress:
 
     async def run(self) -> None:
         """Draw until cancelled."""
-        live = Live(
-            console=self.console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
-        )
-        told = 0
-        with live:
-            try:
-                while True:
-                    told = self._tell(live, told)
-                    live.update(self._drawn(self._rows()), refresh=True)
-                    await trio.sleep(FRAME_S)
-            finally:
-                self._tell(live, told)
-                live.update(Text(""), refresh=True)
+        try:
+            while True:
+                self._tell()
+                look = self._look()
+                rows = self.fold.rows(look.now)
+                self.block.draw(progress_lines(rows, look, self.block.size.lines, self.budget_pico))
+                await trio.sleep(FRAME_S)
+        finally:
+            self._tell()
+            self.block.clear()
 
-    def _rows(self) -> list[Line]:
-        size = self.console.size
-        return progress_lines(self.fold.rows(time.time()), size.width - 1, size.height, ascii=self.is_ascii)
+    def _look(self) -> Look:
+        is_ascii = not self.block.stream.encoding.lower().startswith("utf")
+        return Look(self.block.size.columns - 1, time.time(), is_ascii)
 
-    def _tell(self, live: Live, told: int) -> int:
+    def _tell(self) -> None:
         """Warnings stay in the scrollback, above the block."""
-        for note in self.fold.notes[told:]:
-            live.console.print(Text(f"sapwood: {sanitize_terminal(note)}", style="yellow"))
-        return len(self.fold.notes)
-
-    def _drawn(self, lines: list[Line]) -> Text:
-        return Text("\n").join(_text(line) for line in lines)
+        fresh = self.fold.note_count - self._told
+        for note in self.fold.notes[-fresh:] if fresh else ():
+            self.block.tell(((f"sapwood: {sanitize_terminal(note)}", "yellow"),))
+        self._told = self.fold.note_count
 
     def final(self) -> None:
         """What stays when the run has ended."""
-        lines = final_lines(self.fold.rows(time.time()), self.console.size.width - 1, ascii=self.is_ascii)
-        for line in lines:
-            self.console.print(_text(line), no_wrap=True)
-
-
-def _text(line: Line) -> Text:
-    return Text.assemble(*line)
+        look = self._look()
+        for line in final_lines(self.fold.rows(look.now), look, self.budget_pico):
+            self.block.tell(line)

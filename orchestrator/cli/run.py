@@ -25,6 +25,7 @@ from orchestrator.views.text import safe_lines, sanitize_terminal
 from store.dialects import DIALECTS
 from store.disk.home import Home
 from store.disk.listing import place_of
+from store.usage import pico_usd
 
 if TYPE_CHECKING:
     from orchestrator.cli.progress import Progress
@@ -307,12 +308,13 @@ def _stored(options: dict[str, Any], home: Home, folder: Path) -> str | None:
 
 
 def watched(job: Job, *, is_quiet: bool) -> "Progress | None":
-    """The live tree on stderr, for people at a terminal who asked for text. Imported late: rich is not small."""
+    """The live tree on stderr, for people at a terminal who asked for text."""
     if job.is_json or is_quiet or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return None
     from orchestrator.cli.progress import Progress
 
-    return Progress()
+    limit_usd = job.budgets.get("max_cost")
+    return Progress(None if limit_usd is None else pico_usd(limit_usd))
 
 
 def show_end(job: Job, ended: Ended) -> None:

@@ -7,7 +7,7 @@ import click
 from orchestrator.cli.common import coloured, echo_json, echo_lines, home_from_env, is_ascii, terminal_width, told
 from orchestrator.cli.forest import Forest, newest_first
 from orchestrator.views.session_text import session_list
-from orchestrator.views.tree_text import plain
+from orchestrator.views.signs import plain
 
 HELP = """The stored trees, the newest first.
 

@@ -19,7 +19,7 @@ from orchestrator.cli.common import (
 from orchestrator.views.conversation import conversation, spoken
 from orchestrator.views.rows import AgentRow, tree_rows
 from orchestrator.views.session_text import entry_counts, session_head
-from orchestrator.views.tree_text import plain
+from orchestrator.views.signs import plain
 from store.entries import Header, MessageEntry
 from store.records import Record
 

@@ -9,9 +9,10 @@ import click
 from orchestrator.cli.common import (
     echo_json,
     echo_lines,
+    echo_spans,
     fail_if_damaged,
     home_from_env,
-    is_ascii,
+    look,
     newest_root,
     session_named,
     told,
@@ -21,9 +22,9 @@ from orchestrator.cli.forest import Forest
 from orchestrator.engine.errors import WrongUsage
 from orchestrator.views.stored import Stored
 from orchestrator.views.text import sanitize_terminal
-from orchestrator.views.tree_text import usage_text
 from orchestrator.views.usage_report import usage_report
 from orchestrator.views.usage_table import HEAD, usage_table
+from orchestrator.views.usage_text import usage_lines
 
 HELP = """Own and total tokens and cost, per session of a tree and summed.
 
@@ -63,7 +64,7 @@ def command(session: str | None, is_all: bool, as_json: bool, as_csv: bool) -> N
         echo_lines(["No sessions are stored yet. Begin with: sapwood demo"])
     else:
         for place, report in enumerate(reports):
-            echo_lines([""] * (place > 0) + usage_text(report, ascii=is_ascii()))
+            echo_spans([((" ", ""),)] * (place > 0) + usage_lines(report, look()))
     shown = {node.session_id for report in reports for node in report.nodes}
     fail_if_damaged([tree for tree, _ in parts], shown)
 

@@ -7,8 +7,8 @@ import attrs
 import msgspec
 
 from orchestrator.views.doing import first_argument
+from orchestrator.views.signs import signs
 from orchestrator.views.text import cells, cut, one_line
-from orchestrator.views.tree_text import signs
 from store.entries import (
     MOVES_LEAF,
     BranchSummaryEntry,

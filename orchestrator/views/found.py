@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from orchestrator.views.session_text import age
+from orchestrator.views.signs import plain, signs
 from orchestrator.views.text import cut, one_line
-from orchestrator.views.tree_text import plain, signs
 from store.ids import short
 from store.summary import Summary
 

@@ -9,9 +9,9 @@ import msgspec
 from orchestrator.views.doing import first_argument
 from orchestrator.views.money import exact_money, tokens
 from orchestrator.views.rows import AgentRow, tree_rows
+from orchestrator.views.signs import title
 from orchestrator.views.stored import Stored, subtree
 from orchestrator.views.text import one_line, safe_lines
-from orchestrator.views.tree_text import title
 from store.entries import BranchSummaryEntry, ChildSettledEntry, ChildSpawnedEntry, CompactionEntry, CustomMessageEntry
 from store.ids import short
 from store.messages import (

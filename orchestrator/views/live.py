@@ -6,7 +6,7 @@ import attrs
 import msgspec
 
 from orchestrator.views.live_events import HANDLERS
-from orchestrator.views.live_session import LiveSession, counted_on, row_of, session_of, set_foreign
+from orchestrator.views.live_session import HostFacts, LiveSession, counted_on, row_of, session_of, set_foreign
 from orchestrator.views.rows import AgentRow
 from store.entries import ChildSpawnedEntry, ChildUsageAttributedEntry
 from store.errors import BadUsage
@@ -20,14 +20,17 @@ _NOTES = 100
 
 @attrs.define
 class LiveTree:
-    """The fold. `take` is cheap enough to be called for every event, deltas included. `notes`: diagnostics, newest last.
+    """The fold. `take` is cheap enough to be called for every event, deltas included. `notes`: the last
+    hundred of `note_count` diagnostics, newest last.
 
     A parent's total is its own part and its children's, whatever is written down of it already: so it is right at every
     moment, and what was billed below is counted once.
     """
 
+    host: HostFacts = attrs.field(factory=HostFacts)
     sessions: dict[str, LiveSession] = attrs.field(factory=dict)
     notes: list[str] = attrs.field(factory=list)
+    note_count: int = 0
 
     def seed(self, rows: Sequence[AgentRow]) -> None:
         """Go on from these rows, parents before children: whole trees, which replace what was known of them.
@@ -55,6 +58,7 @@ class LiveTree:
         elif isinstance(event, ChildUsageAttributedEntry):
             self._attributed(session, event)
         elif isinstance(event, Diagnostic) and event.level != "info":
+            self.note_count += 1
             self.notes.append(event.text)
             del self.notes[:-_NOTES]
         self._changed(session)
@@ -83,7 +87,7 @@ class LiveTree:
         order = self._order()
         for session in reversed(order):
             if session.row is None:
-                session.row = row_of(session)
+                session.row = row_of(session, self.host)
         rows = [session.row for session in order if session.row is not None]
         return rows if now is None else [counted_on(row, round(now * 1000)) for row in rows]
 

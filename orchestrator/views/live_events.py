@@ -205,7 +205,7 @@ def _settled(session: LiveSession, event: AgentSettled, at: int) -> None:
 
 
 def _model(session: LiveSession, event: ModelChangeEntry, at: int) -> None:
-    session.model = f"{event.provider}/{event.model_id}"
+    session.model, session.context_window = f"{event.provider}/{event.model_id}", None
 
 
 def _named(session: LiveSession, event: SessionInfoEntry, at: int) -> None:

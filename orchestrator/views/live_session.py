@@ -1,5 +1,7 @@
 """What the events of one session add up to, and its row. Times in Unix milliseconds."""
 
+from collections.abc import Callable
+
 import attrs
 import msgspec
 
@@ -8,12 +10,22 @@ from orchestrator.views.live_spend import less
 from orchestrator.views.pulse import Call, Phase, Pulse
 from orchestrator.views.rows import AgentRow, Retry
 from orchestrator.views.states import Status, state
+from orchestrator.views.text import count
 from store.events import Place
 from store.times import iso, unix_s
 from store.usage import NOTHING, Spend, Usage, add_up, spend_of, usage_of
 
 CHARS_PER_TOKEN = 4
 WAITING_TOOL = "wait_agents"
+
+
+@attrs.frozen
+class HostFacts:
+    """What events do not say: the process that runs the trees, where it keeps journals, the windows of models in tokens."""
+
+    pid: int | None = None
+    folder: str = ""
+    window: Callable[[str], int | None] = lambda model: None
 
 
 @attrs.define(eq=False)
@@ -39,6 +51,7 @@ class LiveSession:
     turns: int | None = 0
     queued: int | None = 0
     context_tokens: int | None = None
+    context_window: int | None = None
     open_ms: int | None = None
     worked_ms: int | None = None
     is_running: bool = False
@@ -87,7 +100,7 @@ class LiveSession:
         self.calls.clear()
 
 
-def row_of(session: LiveSession) -> AgentRow:
+def row_of(session: LiveSession, host: HostFacts) -> AgentRow:
     """Its row as of its last event. The rows of its children are there."""
     below = [child.row for child in session.children if child.row is not None]
     status = _status(session, below)
@@ -113,7 +126,7 @@ def row_of(session: LiveSession) -> AgentRow:
         last_event_at=iso(session.last_ms / 1000) if session.last_ms else None,
         message_count=session.messages,
         context_tokens=session.context_tokens,
-        context_window=None,
+        context_window=session.context_window or (host.window(session.model) if session.model else None),
         own=usage_of(own) if is_known else None,
         total=usage_of(total) if is_total_known else None,
         unpriced_models=tuple(sorted(total.unpriced)),
@@ -126,8 +139,8 @@ def row_of(session: LiveSession) -> AgentRow:
         working=sum(row.working + row.state.is_working for row in below),
         descendants=sum(row.descendants + 1 for row in below),
         issues=sum(row.issues for row in below) + shown.is_issue,
-        host_pid=session.host_pid,
-        path=session.path,
+        host_pid=host.pid if session.host_pid is None else session.host_pid,
+        path=session.path or (f"{host.folder}/{session.place.session_id}.jsonl" if host.folder else None),
         pulse=Pulse(
             as_of_ms=session.last_ms,
             calls=tuple(session.calls.values()),
@@ -163,6 +176,7 @@ def session_of(row: AgentRow) -> LiveSession:
         turns=row.turns,
         queued=row.queued,
         context_tokens=row.context_tokens,
+        context_window=row.context_window,
         open_ms=begin_ms,
         worked_ms=None if is_running else row.elapsed_ms,
         is_running=is_running,
@@ -239,7 +253,7 @@ def _work(session: LiveSession, word: str, below: list[AgentRow]) -> Activity:
     since = iso(session.phase_ms / 1000)
     working = sum(row.state.is_working for row in below)
     if word == "compacting":
-        return Activity(kind="compaction", label=f"summarising {session.messages or 0} messages", since=since)
+        return Activity(kind="compaction", label=f"summarising {count(session.messages or 0, 'message')}", since=since)
     if session.retry is not None:
         return Activity(kind="retry", label=session.retry.kind, since=since)
     if session.calls:

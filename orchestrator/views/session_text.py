@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.views.money import duration, exact_money, money, spent_tokens, tokens
 from orchestrator.views.rows import AgentRow
+from orchestrator.views.signs import guides, plain, signs, title
 from orchestrator.views.text import cells, cut, fit, fit_right, one_line
-from orchestrator.views.tree_text import guides, plain, signs, title
 from store.ids import short
 from store.repair import Node
 from store.times import unix_s

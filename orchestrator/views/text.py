@@ -57,6 +57,11 @@ def cut(text: str, width: int, mark: str = CUT) -> str:
     return kept + mark
 
 
+def ascii_text(text: str) -> str:
+    """`text` for a terminal that shows ASCII only: a `?` for each character that people see and it cannot show."""
+    return text if text.isascii() else "".join(each if each.isascii() else "?" for each in graphemes(text))
+
+
 def fit(text: str, width: int, mark: str = CUT) -> str:
     """`text` cut or filled with spaces to exactly `width` cells."""
     shown = cut(text, width, mark)
@@ -120,6 +125,11 @@ def _hangul(char: str) -> str:
     if "\u11a8" <= char <= "\u11ff" or "\ud7cb" <= char <= "\ud7fb":
         return "T"
     return "S" if "\uac00" <= char <= "\ud7a3" else ""
+
+
+def count(number: int, noun: str) -> str:
+    """`1 agent`, `4 agents`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def escaped_json(text: str) -> str:

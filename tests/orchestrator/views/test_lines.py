@@ -5,14 +5,17 @@ from pathlib import Path
 import pytest
 
 from orchestrator.views.conversation import conversation, spoken
+from orchestrator.views.grid import Look, list_lines
 from orchestrator.views.rows import AgentRow, tree_rows
 from orchestrator.views.session_text import session_head, session_list
+from orchestrator.views.spans import line_cells
 from orchestrator.views.states import STATES
+from orchestrator.views.summary_line import summary_line
 from orchestrator.views.text import cells
-from orchestrator.views.tree_text import summary_line, tree_text, usage_text
 from orchestrator.views.usage_report import usage_report
 from store.entries import BranchSummaryEntry, CompactionEntry, CustomMessageEntry
 from store.messages import BashExecutionMessage, ImageContent, TextContent, ToolCall, ToolResultMessage, UserMessage
+from tests.orchestrator.views.drawn import listed, usage_text
 from tests.stored import Forest, read, sample
 
 HOSTILE = [
@@ -58,7 +61,7 @@ def test_hostile_names_prompts_answers_models_and_errors(forest: Forest, hostile
 
     for width in (20, 40, 60, 79, 80, 100, 120, 200):
         for ascii in (False, True):
-            lines = [*tree_text(rows, width, ascii), *session_list(rows, forest.now, width, ascii)]
+            lines = [*listed(rows, width, ascii), *session_list(rows, forest.now, width, ascii)]
             assert_harmless(lines)
             assert all(cells(line) <= width for line in lines)
     assert_harmless([summary_line(rows), *usage_text(usage_report(stored))])
@@ -69,7 +72,7 @@ def test_hostile_names_prompts_answers_models_and_errors(forest: Forest, hostile
 
 
 def test_no_rows_are_no_reason_to_fail() -> None:
-    assert tree_text([])[0].split() == ["Name", "Status", "Doing", "Own", "Total", "Time"]
+    assert listed([]) == [" Name                  Status        Doing               Total  Ctx   Time Below"]
     assert summary_line([]) == "0 agents · 0 tok · $0.00"
 
 
@@ -91,7 +94,7 @@ def row_in(forest: Forest, word: str) -> AgentRow:
 def test_all_states_can_be_told_apart_in_every_width(forest: Forest, ascii: bool, width: int) -> None:
     rows = [row_in(forest, word) for word in STATES]
 
-    lines = tree_text(rows, width, ascii)[1:]
+    lines = listed(rows, width, ascii)[1:]
 
     assert len(set(lines)) == len(STATES)
     for line, state in zip(lines, STATES.values(), strict=True):
@@ -104,9 +107,9 @@ def test_names_that_are_too_long_leave_room_for_figures(forest: Forest) -> None:
     root.child("n" * 200).prompt()
     rows = tree_rows(read(forest, root), forest.now)
 
-    for line in tree_text(rows, 80)[1:]:
-        assert cells(line) <= 80
-        assert line.rstrip().endswith(("s", "–"))
+    for line in list_lines(rows, Look(80, 0.0)):
+        assert line_cells(line) == 80
+    assert listed(rows)[-1][68:74].strip() == "0s"
 
 
 def test_a_conversation_folds_tools_and_bounds_long_texts(forest: Forest) -> None:

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from orchestrator.views.money import exact_money, money
 from orchestrator.views.rows import AgentRow, tree_rows
 from orchestrator.views.stored import Stored
-from orchestrator.views.tree_text import tree_text, usage_text
+from orchestrator.views.text import cells
 from orchestrator.views.usage_report import UsageNode, UsageReport, usage_report
 from orchestrator.views.usage_table import HEAD, usage_table
 from store.entries import CompactionEntry, UsageEntry
 from store.usage import Price, Spend, Usage, add_up, priced, spend_of
+from tests.orchestrator.views.drawn import listed, usage_text
 from tests.stored import PRICE, Forest, StoredSession, read, sample
 
 FREE = Price()
@@ -223,27 +224,37 @@ def test_the_report_as_text(forest: Forest) -> None:
     lines = usage_text(usage_report(read(forest, sample(forest))))
 
     assert lines == [
-        "Name              Model   Outcome    Input  Output  Cached      Own      Total",
-        "port-billing      opus    completed   3200     140    1000  $0.0047  ≥ $0.0464",
-        "  invoices        sonnet  completed  30000     900   12500  $0.0408  ≥ $0.0408",
-        "    tax-rounding  qwen    completed  58000      12       0        ?          ?",
-        "  legacy-shim     haiku   failed       900       0       0  $0.0009    $0.0009",
+        "Name              Model   Outcome      Input  Output  Cached      Own      Total",
+        "port-billing      opus    ✓ completed   3.2k     140    1.0k  $0.0047  ≥ $0.0464",
+        "  invoices        sonnet  ✓ completed    30k     900     13k  $0.0408  ≥ $0.0408",
+        "    tax-rounding  qwen    ✓ completed    58k      12       0        ?          ?",
+        "  legacy-shim     haiku   ✗ failed       900       0       0  $0.0009    $0.0009",
         "",
         "no price for local/qwen (58k tokens), so ≥ is a lower bound",
         "4 sessions, own sums to total: verified",
     ]
-    assert all(line.isascii() for line in usage_text(usage_report(read(forest, sample(forest))), ascii=True))
+    assert all(line.isascii() for line in usage_text(usage_report(read(forest, sample(forest))), is_ascii=True))
+
+
+@pytest.mark.parametrize(("width", "heads"), [(80, 8), (72, 7), (64, 6), (56, 5), (40, 3), (24, 3), (10, 3)])
+def test_a_narrow_terminal_does_without_some_columns_of_the_report(forest: Forest, width: int, heads: int) -> None:
+    lines = usage_text(usage_report(read(forest, sample(forest))), width)
+
+    assert all(cells(line) <= width for line in lines)
+    if width > 24:
+        assert len(lines[0].split()) == heads
+        assert lines[1].endswith("≥ $0.0464")
 
 
 def test_the_tree_as_text_is_never_wider_than_the_terminal(forest: Forest) -> None:
     root = sample(forest)
     rows = tree_rows(read(forest, root), forest.now)
 
-    assert tree_text(rows, 80) == [
-        "Name             Status      Doing                              Own   Total Time",
-        "port-billing     ✓ completed Billing is ported; the shim is… <$0.01 ≥ $0.05  23s",
-        "├ invoices       ✓ completed Ported, 14 call sites.           $0.04 ≥ $0.04  10s",
-        "│ └ tax-rounding ✓ completed Half even.                           ?       ?   4s",
-        "└ legacy-shim    ✗ failed    invalid_request: tools.0 is no… <$0.01  <$0.01   3s",
+    assert listed(rows, 80) == [
+        " Name                  Status        Doing               Total  Ctx   Time Below",
+        " ▾ port-billing        ✓ completed   Billing is port…  ≥ $0.05 3.1k    23s   0/3",
+        " ├ ▾ invoices          ✓ completed   Ported, 14 call…  ≥ $0.04  43k    10s   0/1",
+        " │ └ tax-rounding      ✓ completed   Half even.              ?  58k     4s",
+        " └ legacy-shim         ✗ failed      invalid_request…   <$0.01    4     3s",
     ]
-    assert all(line.isascii() for line in tree_text(rows, 120, ascii=True))
+    assert all(line.isascii() for line in listed(rows, 120, is_ascii=True))
