@@ -1,13 +1,12 @@
 """`sapwood agents`: the trees of sessions, one row each."""
 
 import time
-from pathlib import Path
 
 import click
 
 from orchestrator.cli.common import echo_json, echo_lines, echo_spans, home_from_env, look, told
 from orchestrator.cli.forest import Forest
-from orchestrator.engine.windows import stored_windows
+from orchestrator.engine.windows import windows
 from orchestrator.views.context import with_windows
 from orchestrator.views.grid import list_lines
 from orchestrator.views.rows import AgentRow
@@ -46,7 +45,7 @@ def command(is_all: bool, as_json: bool) -> None:
             rows += found
         else:
             ended += 1
-    rows = with_windows(rows, stored_windows(forest.home, Path.cwd()))
+    rows = with_windows(rows, windows(forest.home))
     if as_json:
         echo_json(rows)
         return

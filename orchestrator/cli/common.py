@@ -205,10 +205,14 @@ def is_ascii() -> bool:
     return encoding not in {"utf8", "utf16", "utf32"} or os.environ.get("TERM") == "dumb"
 
 
+def is_styled() -> bool:
+    """Whether the output is a terminal that can show bold and dim."""
+    return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def has_colour() -> bool:
     """Source: https://no-color.org; a dumb terminal has none either."""
-    is_terminal = sys.stdout is not None and sys.stdout.isatty()
-    return is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return is_styled() and not os.environ.get("NO_COLOR")
 
 
 def coloured(lines: Sequence[str], rows: Sequence[AgentRow]) -> list[str]:
@@ -234,7 +238,7 @@ def echo_lines(lines: Iterable[str]) -> None:
     text = "".join(f"{line}\n" for line in lines)
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
-        click.echo(text.encode(encoding, "replace").decode(encoding), nl=False, color=has_colour())
+        click.echo(text.encode(encoding, "replace").decode(encoding), nl=False, color=is_styled())
     except BrokenPipeError:
         leave()
 
@@ -246,9 +250,10 @@ def look(without: int = 80, now: float = 0.0) -> Look:
 
 def echo_spans(lines: Iterable[Line]) -> None:
     """Print styled lines, in colour where there is colour."""
-    has = has_colour()
-    is_terminal = sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    echo_lines(sgr(line, has_colour=has) if is_terminal else line_text(line).rstrip() for line in lines)
+    if is_styled():
+        echo_lines(sgr(line, has_colour=has_colour()) for line in lines)
+    else:
+        echo_lines(line_text(line).rstrip() for line in lines)
 
 
 def echo_json(value: Any) -> None:

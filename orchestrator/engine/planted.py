@@ -25,10 +25,12 @@ from orchestrator.engine.models import Models
 from orchestrator.engine.opening import Ground
 from orchestrator.engine.rows import goal_of, model_of, plant
 from orchestrator.engine.toolset import all_tools
+from orchestrator.engine.windows import windows
 from orchestrator.tools.kernel.interpreter import KernelSettings
 from orchestrator.tools.kernel.kernels import Kernels
 from orchestrator.tools.registry import child_env
 from orchestrator.views.live import LiveTree
+from orchestrator.views.live_session import HostFacts
 from orchestrator.views.rows import AgentRow, tree_rows
 from orchestrator.views.stored import Stored
 from store.disk.home import Home
@@ -69,6 +71,7 @@ class Planted:
         node = ground.nodes.get(ground.root_id)
         declared = Declared(job.tree) if job.tree else declared_in([] if node is None else node.tree.own_records)
         planted = cls(job, home, models, ground, sink, feed, kernels, declared)
+        planted.fold.host = HostFacts(os.getpid(), ground.path, windows(home))
         sink.watchers += [planted.fold.take, planted.hearing.take]
         stored_model = None if node is None else model_of(node)
         model = planted._checked_model(stored_model)
@@ -88,8 +91,7 @@ class Planted:
 
     def rows(self, now: float) -> list[AgentRow]:
         """What people see of its sessions, parents before children. `now` in Unix seconds."""
-        path, pid = self.ground.path, os.getpid()
-        return [msgspec.structs.replace(row, host_pid=pid, path=path(row.session_id)) for row in self.fold.rows(now)]
+        return self.fold.rows(now)
 
     def event_of(self, row: Row, kind: type[Event]) -> Callable[[Place, Event], bool]:
         """Whether an event is one of this kind, of this session."""

@@ -1,33 +1,42 @@
-"""How large the contexts of models are, as far as configuration and catalogue know."""
+"""How large the contexts of models are, as far as configuration and catalogue know. For views: nothing here fails."""
 
-from collections.abc import Callable
-from pathlib import Path
+import tomllib
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from orchestrator.engine.catalogue import Catalogue
-from orchestrator.engine.config import Config, load_config
-from orchestrator.engine.errors import WrongUsage
 from store.disk.home import Home
 
+Window = Callable[[str], int | None]
+"""Tokens of a model (`provider/id`); None: not known."""
 
-def windows(config: Config, catalogue: Catalogue) -> Callable[[str], int | None]:
-    """The window in tokens of a model (`provider/id`); the configuration wins over the catalogue."""
+
+def windows(home: Home) -> Window:
+    """The configuration of the home wins over the catalogue."""
+    configured = _configured(home)
+    catalogue = Catalogue()
 
     def window(name: str) -> int | None:
-        provider, _, model = name.partition("/")
-        configured = config.providers.get(provider)
-        for each in configured.models if configured else ():
-            if each.id == model and each.context_window:
-                return each.context_window
-        row = catalogue.find(provider, model)
+        if name in configured:
+            return configured[name]
+        row = catalogue.find(*name.partition("/")[::2])
         return (row.window or None) if row else None
 
     return window
 
 
-def stored_windows(home: Home, cwd: Path) -> Callable[[str], int | None]:
-    """For a view, which a broken configuration does not stop."""
+def _configured(home: Home) -> Mapping[str, int]:
+    """Read here and not by `config`, which a list of agents has no time to import."""
     try:
-        config = load_config(home.config_path, cwd)
-    except WrongUsage:
-        config = Config()
-    return windows(config, Catalogue())
+        providers = tomllib.loads(home.config_path.read_text("utf-8")).get("providers", {})
+        models = [
+            (f"{name}/{model['id']}", model) for name, each in providers.items() for model in each.get("models", ())
+        ]
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError):
+        return {}
+    return {name: size for name, model in models if (size := _size(model)) is not None}
+
+
+def _size(model: Mapping[str, Any]) -> int | None:
+    size = model.get("context_window")
+    return size if isinstance(size, int) and size > 0 else None

@@ -21,10 +21,10 @@ WAITING_TOOL = "wait_agents"
 
 @attrs.frozen
 class HostFacts:
-    """What events do not say: the process that runs the trees, where it keeps journals, the windows of models in tokens."""
+    """What events do not say: the process that runs the trees, where journals lie, the windows of models in tokens."""
 
     pid: int | None = None
-    folder: str = ""
+    path: Callable[[str], str | None] = lambda session_id: None
     window: Callable[[str], int | None] = lambda model: None
 
 
@@ -140,7 +140,7 @@ def row_of(session: LiveSession, host: HostFacts) -> AgentRow:
         descendants=sum(row.descendants + 1 for row in below),
         issues=sum(row.issues for row in below) + shown.is_issue,
         host_pid=host.pid if session.host_pid is None else session.host_pid,
-        path=session.path or (f"{host.folder}/{session.place.session_id}.jsonl" if host.folder else None),
+        path=session.path or host.path(session.place.session_id),
         pulse=Pulse(
             as_of_ms=session.last_ms,
             calls=tuple(session.calls.values()),

@@ -84,7 +84,18 @@ def test_usage_shows_the_newest_tree(forest: Forest, run: Run) -> None:
 
     assert result.exit_code == 0
     lines = result.stdout.split("\n")
-    assert lines[1].split() == ["port-billing", "opus", "completed", "3200", "140", "1000", "$0.0047", "≥", "$0.0464"]
+    assert lines[1].split() == [
+        "port-billing",
+        "opus",
+        "✓",
+        "completed",
+        "3.2k",
+        "140",
+        "1.0k",
+        "$0.0047",
+        "≥",
+        "$0.0464",
+    ]
     assert lines[-2] == "4 sessions, own sums to total: verified"
 
 
@@ -219,10 +230,11 @@ def test_agents_shows_what_ended_a_moment_ago(forest: Forest, run: Run, monkeypa
     copied = run("agents")  # a file's time is a hint only
     all_of_them = run("agents", "--all")
 
-    assert "├ invoices" in fresh.stdout
+    assert "├ ▾ invoices" in fresh.stdout
     assert fresh.stdout.split("\n")[-2] == "4 agents · 1 issue · 107k tok · ≥ $0.05"
     assert stale.stdout.split("\n") == [
         "No agents are running.",
+        "Start one here or in a terminal; it appears by itself.",
         'sapwood run "…"    or    sapwood demo',
         "Ended trees: 1 · sapwood agents --all",
         "",
@@ -615,7 +627,7 @@ def test_where_there_is_only_ascii_signs_are_ascii(tmp_path: Path, environ: dict
         done = process(*arguments, home=tmp_path / "home", env=environ)
         assert (done.returncode, done.stderr) == (0, b"")
         assert done.stdout.isascii()
-    assert b"`-tax-rounding" in process("agents", "--all", home=tmp_path / "home", env=environ).stdout
+    assert b"` tax-rounding" in process("agents", "--all", home=tmp_path / "home", env=environ).stdout
 
 
 @pytest.mark.parametrize(
@@ -647,12 +659,13 @@ def test_the_state_is_what_is_coloured(forest: Forest, run: Run, monkeypatch: py
     sample(forest)
     plain = run("agents").stdout.split("\n")
     monkeypatch.setattr(common, "has_colour", lambda: True)
+    monkeypatch.setattr(common, "is_styled", lambda: True)
 
     coloured = run("agents").stdout.split("\n")
 
-    assert plain[4].startswith("└ legacy-shim    ✗ failed ")
-    assert coloured[4].startswith("└ legacy-shim    \x1b[31m\x1b[1m✗ failed\x1b[0m ")
-    assert coloured[0] == plain[0]
+    assert plain[4].startswith(" └ legacy-shim          ✗ failed ")
+    assert "\x1b[1;31m✗ failed       \x1b[0m" in coloured[4]
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured[4]).rstrip() == plain[4]
 
 
 def test_every_dialect_can_be_asked_for(run: Run) -> None:
