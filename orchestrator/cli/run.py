@@ -65,7 +65,12 @@ _model = options_of(
 )
 _sessions = options_of(
     click.option("-c", "--continue", "is_continue", is_flag=True, help="Go on with the newest session of this folder."),
-    click.option("-r", "--resume", metavar="SESSION", help="Go on with this session (id, its beginning or end, name)."),
+    click.option(
+        "-r",
+        "--resume",
+        metavar="SESSION",
+        help="Go on with this session (id, its beginning or end, name); without a prompt, with what was interrupted.",
+    ),
     click.option("--session", metavar="SESSION|PATH", help="The same, also by the path of its journal."),
     click.option("--fork", metavar="SESSION", help="Go on with a copy of this session."),
     click.option("--no-session", is_flag=True, help="Keep nothing."),
@@ -169,6 +174,7 @@ def command(prompt: tuple[str, ...], **options: Any) -> None:
       sapwood run -c "And now the tests"
       sapwood run --tree release.toml
       sapwood run --gate "make check" "Mend the failing tests"
+      sapwood run --resume release          # after a crash: with all that was interrupted
       sapwood run --mode json "List files" | jq -c 'select(.type == "message_end")'
     """
     hold_standard_descriptors()
@@ -225,7 +231,7 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
     config = models.config
     is_json = options["is_json"] or options["mode"] == "json"
     return Job(
-        prompt=prompt_content(words, piped, folder),
+        prompt=None if stored is not None and not (words or piped.strip()) else prompt_content(words, piped, folder),
         model=model,
         cwd=folder,
         environ=os.environ,

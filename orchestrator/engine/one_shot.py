@@ -83,14 +83,21 @@ class OneShot:
                 outer.start_soon(self.watching.run)
             if self.job.timeout_s is not None:
                 outer.start_soon(self._expire, tree, self.job.timeout_s)
-            tree.root.outcome = ""
             if self._signal is None:
-                await tree.run(Prompt(f"prompt:{unix_ms(self.host.clock.now())}", self.job.prompt))
+                await self._work(planted)
             self._is_over = True
             if self._writer is not None:
                 self._writer.finish()
                 await self._writer.written()
             outer.cancel_scope.cancel()
+
+    async def _work(self, planted: Planted) -> None:
+        """What the tree is there for: its prompt, or what an interruption left unfinished."""
+        if self.job.prompt is None:
+            await planted.tree.resume(planted.ground.unfinished)
+        else:
+            planted.tree.root.outcome = ""
+            await planted.tree.run(Prompt(f"prompt:{unix_ms(self.host.clock.now())}", self.job.prompt))
 
     async def _hear_signals(
         self, all_of_it: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
