@@ -64,7 +64,7 @@ async def test_a_command_goes_to_the_host_that_runs_the_session(tmp_path: Path) 
         await until(lambda: any(link.client is not None for link in watch.links.values()))
         async with live.connected() as client:
             await live.prompt(client, "first")
-        await until(lambda: live.root_id in {row.session_id for row in watch.rows(0.0)})
+        await until(lambda: [row.outcome for row in watch.rows(0.0)] == ["completed"])
         await watch.call(live.root_id, {"type": "prompt", "message": "by the view"})
         await until(lambda: len(asked) == 2)
         assert "by the view" in asked[1]
