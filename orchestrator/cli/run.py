@@ -19,6 +19,7 @@ from orchestrator.engine.job import DURABILITY, Ended, Job
 from orchestrator.engine.models import Models
 from orchestrator.engine.one_shot import run_job
 from orchestrator.engine.prompt import piped_text, prompt_content, readable
+from orchestrator.engine.rpc import run_rpc
 from orchestrator.engine.stdout import hold_standard_descriptors
 from orchestrator.engine.toolset import chosen_tools
 from orchestrator.views.text import safe_lines, sanitize_terminal
@@ -35,7 +36,13 @@ THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
 
 
 _output = options_of(
-    click.option("--mode", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output."),
+    click.option(
+        "--mode",
+        type=click.Choice(["text", "json", "rpc"]),
+        default="text",
+        show_default=True,
+        help="Output: the answer, the stream of events, or the control protocol on stdin and stdout.",
+    ),
     click.option("--json", "is_json", is_flag=True, help="The same as --mode json."),
     click.option(
         "--dialect",
@@ -65,12 +72,7 @@ _model = options_of(
 )
 _sessions = options_of(
     click.option("-c", "--continue", "is_continue", is_flag=True, help="Go on with the newest session of this folder."),
-    click.option(
-        "-r",
-        "--resume",
-        metavar="SESSION",
-        help="Go on with this session (id, its beginning or end, name); without a prompt, with what was interrupted.",
-    ),
+    click.option("-r", "--resume", metavar="SESSION", help="Go on with this session (id, its beginning or end, name)."),
     click.option("--session", metavar="SESSION|PATH", help="The same, also by the path of its journal."),
     click.option("--fork", metavar="SESSION", help="Go on with a copy of this session."),
     click.option("--no-session", is_flag=True, help="Keep nothing."),
@@ -174,8 +176,8 @@ def command(prompt: tuple[str, ...], **options: Any) -> None:
       sapwood run -c "And now the tests"
       sapwood run --tree release.toml
       sapwood run --gate "make check" "Mend the failing tests"
-      sapwood run --resume release          # after a crash: with all that was interrupted
       sapwood run --mode json "List files" | jq -c 'select(.type == "message_end")'
+      echo '{"type":"get_state"}' | sapwood run --mode rpc
     """
     hold_standard_descriptors()
     try:
@@ -185,7 +187,10 @@ def command(prompt: tuple[str, ...], **options: Any) -> None:
         models = Models(config, os.environ, folder, options["api_key"])
         job = _job(prompt, options, home, folder, models)
         progress = watched(job, is_quiet=options["quiet"])
-        ended = run_job(job, home, models, progress)
+        if options["mode"] == "rpc":
+            ended = run_rpc(job, home, models)
+        else:
+            ended = run_job(job, home, models, progress)
     except EngineError as error:
         click.echo(f"sapwood: {sanitize_terminal(str(error))}", err=True)
         sys.exit(error.status)
@@ -215,7 +220,8 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
     chosen = [way for way in ways if options[way] not in {None, False}]
     if len(chosen) > 1:
         raise WrongUsage("expected at most one of -c, -r, --session, --fork, --no-session")
-    piped = piped_text(0, bool(words or options["tree"]), lambda text: click.echo(f"sapwood: {text}", err=True))
+    is_rpc = options["mode"] == "rpc"
+    piped = "" if is_rpc else _piped(has_prompt=bool(words or options["tree"]))
     plan = None
     if options["tree"] is not None:
         if chosen not in ([], ["no_session"]):
@@ -229,9 +235,9 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
     has_stored = stored is not None or options["fork"] is not None
     model, thinking = models.chosen(options["model"], options["provider"], options["thinking"], has_stored=has_stored)
     config = models.config
-    is_json = options["is_json"] or options["mode"] == "json"
+    is_json = options["is_json"] or options["mode"] != "text"
     return Job(
-        prompt=None if stored is not None and not (words or piped.strip()) else prompt_content(words, piped, folder),
+        prompt="" if is_rpc and not words else prompt_content(words, piped, folder),
         model=model,
         cwd=folder,
         environ=os.environ,
@@ -270,6 +276,10 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
     )
 
 
+def _piped(*, has_prompt: bool) -> str:
+    return piped_text(0, has_prompt, lambda text: click.echo(f"sapwood: {text}", err=True))
+
+
 def _stream(options: dict[str, Any], is_json: bool) -> Projection:
     """How the stream is told. Raises WrongUsage for what only a stream can heed."""
     asked = {
@@ -279,6 +289,8 @@ def _stream(options: dict[str, Any], is_json: bool) -> Projection:
     }
     for option in (name for name, is_given in asked.items() if is_given and not is_json):
         raise WrongUsage(f"{option} is about the stream of events; it requires --mode json")
+    if options["mode"] == "rpc" and any(asked.values()):
+        raise WrongUsage("--mode rpc speaks our own dialect, of the whole tree")
     shows_tree = None if options["shown"] is None else options["shown"] == "tree"
     return Projection.of(options["dialect"], has_deltas=options["json_deltas"], shows_tree=shows_tree)
 

@@ -1,8 +1,9 @@
 """A host: one process that runs trees. What its trees share, and who they are."""
 
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 import attrs
 import trio
@@ -10,15 +11,18 @@ import trio
 from actors.clock import Clock
 from actors.directory import Row
 from actors.flusher import Flusher
-from actors.protocol.mail import Stop
 from actors.sink import Outlet, Sink
 from orchestrator.engine.control.audience import Audience, Feed
+from orchestrator.engine.errors import EngineError, NotOurs
 from orchestrator.engine.job import Job
 from orchestrator.engine.models import Models
 from orchestrator.engine.opening import open_ground
 from orchestrator.engine.planted import Planted, check_models
 from orchestrator.views.rows import AgentRow
 from store.disk.home import Home
+from store.errors import StoreError
+
+T = TypeVar("T")
 
 
 @attrs.define(eq=False)
@@ -32,6 +36,7 @@ class Host:
     audience: Audience = attrs.field(factory=lambda: Audience(secrets.token_hex(8)))
     leaving: trio.Event = attrs.field(factory=trio.Event)
     """Set once the host is to end."""
+    _uprooted: trio.Event = attrs.field(factory=trio.Event)
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
@@ -82,11 +87,28 @@ class Host:
 
     def leave(self, reason: str) -> None:
         """Stop all trees; the host ends when they have."""
-        for planted in self.trees.values():
-            planted.tree.tell(Stop(reason))
         self.leaving.set()
+        for planted in self.trees.values():
+            planted.leave(reason)
 
     async def uproot(self, planted: Planted) -> None:
         """Let go of a tree that has come to rest."""
         self.trees.pop(planted.root_id, None)
         await planted.aclose()
+        self._uprooted.set()
+
+    async def rested(self) -> None:
+        """Return when there is no tree any more."""
+        while self.trees:
+            self._uprooted = trio.Event()
+            await self._uprooted.wait()
+
+
+def hosting(home: Home, work: Callable[[], Awaitable[T]]) -> T:
+    """Run what a host does in this process. Raises EngineError."""
+    try:
+        return trio.run(work)
+    except StoreError as error:
+        raise NotOurs(str(error)) from error
+    except OSError as error:
+        raise EngineError(f"the sessions in {home.sessions} cannot be used: {error}") from error

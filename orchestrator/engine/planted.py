@@ -1,7 +1,8 @@
 """One tree of a host: where it lies, what it works with, and its actors."""
 
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import attrs
 import msgspec
@@ -9,6 +10,7 @@ import trio
 
 from actors.directory import Row
 from actors.flusher import Flushing
+from actors.protocol.mail import Abort, Command, Stop
 from actors.protocol.model import Model, ModelInfo
 from actors.protocol.supervision import Member, TreeState
 from actors.protocol.trial import goal_entry
@@ -57,6 +59,10 @@ class Planted:
     fold: LiveTree = attrs.field(factory=LiveTree)
     hearing: Hearing = attrs.field(factory=Hearing)
     tree: Tree = attrs.field(init=False)
+    leaving: trio.Event = attrs.field(factory=trio.Event)
+    """Set once the tree is to end."""
+    _early: list[tuple[Row, Command]] = attrs.field(factory=list)
+    _is_over: bool = False
 
     @classmethod
     def on(
@@ -92,6 +98,42 @@ class Planted:
     def rows(self, now: float) -> list[AgentRow]:
         """What people see of its sessions, parents before children. `now` in Unix seconds."""
         return self.fold.rows(now)
+
+    @asynccontextmanager
+    async def alive(self, *first: Command) -> AsyncIterator[None]:
+        """The tree takes work while this is open: these commands for its root, then what came for it before, then the rest."""
+        try:
+            async with self.tree.alive():
+                for command in first:
+                    self.tree.tell(command)
+                early, self._early = self._early, []
+                for row, letter in early:
+                    self.tree.supervisor.directory.deliver(row, letter)
+                yield
+        finally:
+            self._is_over = True
+
+    def deliver(self, row: Row, command: Command) -> bool:
+        """Bring a session a command from outside. False: the tree has ended."""
+        if self._is_over:
+            return False
+        if self.tree.takes_work:
+            self.tree.supervisor.directory.deliver(row, command)
+        else:
+            self._early.append((row, command))
+        return True
+
+    def leave(self, reason: str) -> None:
+        """Stop the root, with all below it; whoever keeps the tree lets go of it then."""
+        self.leaving.set()
+        self.deliver(self.tree.root, Stop(reason))
+
+    async def expire(self, timeout_s: float) -> None:
+        """The time of the run is over: it ends as timed out, with all below it."""
+        await trio.sleep(timeout_s)
+        self.deliver(
+            self.tree.root, Abort(f"the time of {timeout_s:g} s is over; raise it with --timeout", "timed_out")
+        )
 
     def event_of(self, row: Row, kind: type[Event]) -> Callable[[Place, Event], bool]:
         """Whether an event is one of this kind, of this session."""

@@ -16,10 +16,14 @@ MAX_OPEN = 256
 
 @attrs.define(eq=False)
 class Connection:
-    """`take` begins a command at once, in the order in which they came; what it waits for is waited for beside the others."""
+    """`take` begins a command at once, in the order in which they came; what it waits for is waited for beside the others.
+
+    `translated`: a line in our words.
+    """
 
     target: Target
     take: Callable[[Request, Target], Answer]
+    translated: Callable[[bytes], bytes] = lambda line: line
     _open: int = 0
 
     async def serve(self, receive: Callable[[], Awaitable[bytes]]) -> None:
@@ -36,7 +40,7 @@ class Connection:
             self.target.say(failure(None, "parse", "line_too_long", f"a line holds at most {LINE_BYTES} bytes"))
             return
         try:
-            request = read_request(line)
+            request = read_request(self.translated(line))
         except BadRequest as error:
             self.target.say(failure(error.id, error.name, error.code, str(error)))
             return

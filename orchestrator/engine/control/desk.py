@@ -16,9 +16,12 @@ from orchestrator.engine.control.answers import Answer, Data, Refused
 from orchestrator.engine.control.outgoing import Target
 from orchestrator.engine.control.requests import Command, Request
 from orchestrator.engine.control.subscribing import subscribe
+from orchestrator.engine.errors import EngineError, NotOurs
 from orchestrator.engine.host import Host
+from orchestrator.engine.keeper import Keeper
 from orchestrator.engine.planted import Planted
 from store.entries import Mode
+from store.errors import StoreError
 from store.events import CompactionEnd
 from store.messages import ImageContent, TextContent, Visible
 
@@ -28,10 +31,11 @@ RECEIPT_S = 10.0
 
 @attrs.define(eq=False)
 class Desk:
-    """`root_id`: whom commands without a session are for; None: they are refused."""
+    """`root_id`: whom commands without a session are for; None: they are refused. `keeper`: opens stored sessions, and new ones."""
 
     host: Host
     root_id: str | None = None
+    keeper: Keeper | None = None
 
     def take(self, request: Request, target: Target) -> Answer:
         """Begin a command. Raises Refused."""
@@ -50,6 +54,13 @@ class Desk:
         if session_id is None:
             raise Refused("no_session", "expected a sessionId: this host has no root of its own")
         found = self.host.find(session_id)
+        if found is None and self.keeper is not None:
+            try:
+                found = self.keeper.reach(session_id)
+            except NotOurs as error:
+                raise Refused("not_ours", str(error)) from error
+            except (EngineError, StoreError, OSError) as error:
+                raise Refused("unknown_session", str(error)) from error
         if found is None:
             raise Refused("unknown_session", f"this host has no session {session_id[:80]!r}")
         return found
@@ -145,9 +156,8 @@ class Desk:
         return compacted
 
     def _deliver(self, planted: Planted, row: Row, letter: mail.Command) -> None:
-        if not planted.tree.takes_work and isinstance(letter, mail.REVIVING):
-            raise Refused("not_running", "the tree has ended; go on with it in another host: sapwood run -r")
-        planted.tree.supervisor.directory.deliver(row, letter)
+        if not planted.deliver(row, letter):
+            raise Refused("not_running", "the tree has ended")
 
     # Reads
 

@@ -13,8 +13,10 @@ from orchestrator.engine.control.connection import Connection
 from orchestrator.engine.control.desk import Desk
 from orchestrator.engine.control.outgoing import Outgoing
 from orchestrator.engine.control.places import Place, new_place, places
+from orchestrator.engine.planted import Planted
 from store.disk.home import Home
 from store.errors import StoreError
+from store.events import Diagnostic
 
 BACKLOG = 64
 RECEIVE_BYTES = 64 << 10
@@ -49,6 +51,11 @@ class Endpoint:
                     place.remove()
             await self._say_goodbye()
             nursery.cancel_scope.cancel()
+
+    def tell_trouble(self, planted: Planted) -> None:
+        """On the stream of a tree, where there is none."""
+        if self.trouble is not None:
+            planted.tell_later(Diagnostic(level="warning", code="endpoint", text=self.trouble))
 
     def _made(self) -> tuple[Place, trio.SocketListener] | None:
         home, host_id = self.desk.host.home, self.desk.host.id

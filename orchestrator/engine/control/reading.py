@@ -7,9 +7,8 @@ import msgspec
 
 from actors.directory import Row
 from actors.protocol.model import ModelInfo
-from orchestrator.engine.control.answers import Data, Refused
+from orchestrator.engine.control.answers import Data
 from orchestrator.engine.planted import Planted
-from orchestrator.views.rows import AgentRow
 from store.context import build_context
 from store.records import Record
 from store.tree import EntryTree
@@ -21,21 +20,21 @@ PAGE_BYTES = 8 << 20
 
 
 def state(planted: Planted, row: Row, now: float) -> Data:
-    """How the session stands: its row, and the names that clients of pi know."""
-    shown = _row(planted, row, now)
+    """How the session stands: its row (null: it has not begun), and the names that clients of pi know."""
+    shown = next((each for each in planted.rows(now) if each.session_id == row.id), None)
     _, info = planted.tree.supervisor.workshop.model(row.model)
     return {
         "sessionId": row.id,
         "rootSessionId": row.place.root_id,
-        "sessionName": shown.name,
+        "sessionName": row.name if row.is_named else None,
         "sessionFile": planted.ground.path(row.id),
         "model": _model(info),
         "thinkingLevel": row.thinking or "off",
         "isStreaming": row.is_running,
-        "isCompacting": shown.status == "compacting",
+        "isCompacting": shown is not None and shown.status == "compacting",
         "autoCompactionEnabled": planted.job.compaction.enabled,
-        "messageCount": shown.message_count or 0,
-        "pendingMessageCount": shown.queued,
+        "messageCount": (shown.message_count if shown is not None else None) or 0,
+        "pendingMessageCount": shown.queued if shown is not None else 0,
         "row": shown,
     }
 
@@ -107,13 +106,6 @@ def usage(planted: Planted, row: Row, now: float) -> Data:
 
 def _spend(shown: Any) -> Spend:
     return Spend() if shown is None else spend_of(shown)
-
-
-def _row(planted: Planted, row: Row, now: float) -> AgentRow:
-    found = next((each for each in planted.rows(now) if each.session_id == row.id), None)
-    if found is None:
-        raise Refused("not_begun", f"session {row.id} has not begun yet")
-    return found
 
 
 def entry_tree(planted: Planted, row: Row) -> EntryTree:

@@ -240,6 +240,8 @@ class Desk:
             if running.popen.poll() is None:
                 running.send(signal.SIGKILL)
                 running.popen.wait(PATIENCE_S)
+            if running.popen.stdin is not None:
+                running.popen.stdin.close()
             running.stop_reading()
 
 

@@ -314,7 +314,7 @@ def test_a_disk_that_is_full_for_ever_keeps_nobody_from_stopping_the_tree(tmp_pa
         def stop(line: bytes, rig: Rig = rig) -> None:
             if b'"type":"diagnostic"' in line and rig.one_shot is not None:
                 rig.hear = rig.listener.hear = lambda line: None
-                rig.one_shot._stop("enough")
+                rig.one_shot.stop("enough")
 
         rig.hear = stop
         ended = rig.run()

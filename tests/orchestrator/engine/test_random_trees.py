@@ -128,7 +128,7 @@ def test_a_tree_of_chance_that_is_stopped_at_any_line_does_too(tmp_path: Path) -
             nonlocal left
             left -= 1
             if left == 0 and rig.one_shot is not None:
-                rig.one_shot._stop("enough")
+                rig.one_shot.stop("enough")
 
         rig.hear = count
         check_run(rig, seed, **members)

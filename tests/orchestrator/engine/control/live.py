@@ -77,7 +77,7 @@ async def live_host(root: Path, environ: dict[str, str] | None = None) -> AsyncI
         async with host.working(), endpoint.open():
             planted = live.plant()
             try:
-                async with planted.tree.alive():
+                async with planted.alive():
                     yield live
                     host.leave("the test is over")
                     await planted.tree.quiet()

@@ -154,7 +154,7 @@ async def test_a_tree_that_begins_later_is_seen_from_its_first_line(tmp_path: Pa
     async with live_host(tmp_path) as live, live.connected() as client:
         await client.call({"type": "subscribe"})
         planted = live.plant()
-        async with planted.tree.alive():
+        async with planted.alive():
             await client.call({"type": "prompt", "sessionId": planted.root_id, "message": "go"})
             lines = await lines_until(client, "agent_settled")
         await live.host.uproot(planted)

@@ -1,0 +1,81 @@
+"""Jobs for trees that no command line describes: stored ones that are gone on with, and those that a host is asked to begin."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import msgspec
+
+from orchestrator.engine.config import Config, load_config
+from orchestrator.engine.errors import WrongUsage
+from orchestrator.engine.job import Job
+from orchestrator.engine.models import Models
+from store.disk.forest import read_header
+from store.disk.home import Home
+
+_SPENDING = ("max_cost", "max_tokens")
+_COUNTS = ("max_depth", "max_children", "max_live_children", "max_turns")
+
+
+@attrs.frozen
+class Jobs:
+    """`environ`: the host's own; nobody else's keys."""
+
+    home: Home
+    environ: Mapping[str, str]
+
+    def stored(self, root_id: str) -> tuple[Job, Models]:
+        """Go on with a stored tree, with the model that it had. Raises WrongUsage; OSError."""
+        header = read_header(self.home.fs, self.home, root_id)
+        folder = Path("/") if header is None else Path(header.cwd)
+        config, models = self._models(folder)
+        return self._job(folder, config, session=root_id), models
+
+    def new(
+        self,
+        cwd: Path,
+        *,
+        model: str | None = None,
+        thinking: str | None = None,
+        name: str | None = None,
+        tools: tuple[str, ...] | None = None,
+        limits: Mapping[str, float] | None = None,
+    ) -> tuple[Job, Models]:
+        """A new tree. `limits`: as the options of `run` name them, without dashes. Raises WrongUsage."""
+        config, models = self._models(cwd)
+        named = model or self.environ.get("SAPWOOD_MODEL") or config.model
+        if named is None:
+            raise WrongUsage(models.nothing_named())
+        named, thinking = models.chosen(named, None, thinking, has_stored=False)
+        given = dict(limits or {})
+        unknown = [each for each in given if each not in (*_SPENDING, *_COUNTS, "timeout_s")]
+        if unknown:
+            known = ", ".join((*_SPENDING, *_COUNTS, "timeout_s"))
+            raise WrongUsage(f"there is no limit {', '.join(unknown)}; limits: {known}")
+        counts = {each: int(given[each]) for each in _COUNTS if each in given}
+        config = msgspec.structs.replace(config, limits=msgspec.structs.replace(config.limits, **counts))
+        budgets = {each: given[each] for each in _SPENDING if each in given}
+        job = self._job(cwd, config, model=named, thinking=thinking, name=name, tools=tools, budgets=budgets)
+        return attrs.evolve(job, timeout_s=given.get("timeout_s")), models
+
+    def _models(self, folder: Path) -> tuple[Config, Models]:
+        if not folder.is_dir():
+            raise WrongUsage(f"{folder}: expected the folder that the session works in, found none")
+        config = load_config(self.home.config_path, folder)
+        return config, Models(config, self.environ, folder)
+
+    def _job(self, folder: Path, config: Config, **members: Any) -> Job:
+        return Job(
+            prompt="",
+            model=members.pop("model", None),
+            cwd=folder,
+            environ=self.environ,
+            limits=config.limits,
+            retry=config.retry,
+            compaction=config.compaction,
+            gates=config.gates,
+            autonomy=config.autonomous,
+            durability=config.durability,
+            **members,
+        )

@@ -1,0 +1,108 @@
+"""`--mode rpc`: a program that drives a run by lines on its stdin and stdout."""
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from store.stream import check_stream
+from tests.orchestrator.engine.processes import Desk, Running, desk_at, living, marked_sleep, until
+
+ECHO = '[[reply]]\nusage = { input = 3, output = 2 }\ntext = "{{last}}, indeed"\n'
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with desk_at(tmp_path) as desk:
+        yield desk
+
+
+def tell(running: Running, **command: Any) -> None:
+    assert running.popen.stdin is not None
+    running.popen.stdin.write(msgspec.json.encode(command) + b"\n")
+    running.popen.stdin.flush()
+
+
+def start(desk: Desk, script: str, *words: str) -> Running:
+    return desk.start("--mode", "rpc", "-m", desk.script(script), *words, stdin=subprocess.PIPE)
+
+
+def test_a_client_prompts_twice_and_closes_the_input(desk: Desk) -> None:
+    running = start(desk, ECHO)
+    tell(running, id=1, type="get_state")
+    running.until_seen('"command":"get_state"')
+    tell(running, id=2, type="prompt", message="one")
+    running.until_seen('"type":"agent_settled"')
+    tell(running, id=3, type="prompt", message="two")
+    running.until_seen('"type":"agent_settled"', 2)
+    assert running.popen.stdin is not None
+    running.popen.stdin.close()
+    done = running.end()
+    assert (done.status, done.err) == (0, "")
+    answers = [event for event in done.events if event["type"] == "response"]
+    assert [(each["id"], each["success"]) for each in answers] == [(1, True), (2, True), (3, True)]
+    assert done.events[0] == answers[0]
+    assert not [event for event in done.events if event["type"] == "session"]
+    said = [event["message"]["content"][0]["text"] for event in done.events if event["type"] == "message_end"]
+    assert said == ["one", "one, indeed", "two", "two, indeed"]
+    tree = desk.tree()
+    assert (tree.unrepaired, tree.liveness.state) == (0, "dead")
+
+
+def test_the_stream_of_a_client_is_sound_once_the_header_is_put_before_it(desk: Desk) -> None:
+    running = start(desk, ECHO, "hello")
+    running.until_seen('"type":"agent_settled"')
+    assert running.popen.stdin is not None
+    running.popen.stdin.close()
+    done = running.end()
+    root = done.events[0]["sessionId"]
+    header = {"type": "session", "sessionId": root, "seq": 1, "at": done.events[0]["at"], "rootSessionId": root}
+    line = msgspec.json.encode({**header, "depth": 0, "version": 3, "id": root, "timestamp": "t", "cwd": "/"}) + b"\n"
+    assert [found.text for found in check_stream([line, *done.lines], exit_status=done.status)] == []
+
+
+def test_the_end_of_the_input_ends_the_tree_and_what_runs_in_it(desk: Desk) -> None:
+    command = marked_sleep()
+    call = f'[[reply.tool]]\nname = "bash"\narguments = {{ command = "{command}", timeout_s = 1000 }}\n'
+    running = start(desk, f"[[reply]]\n{call}", "go")
+    until(lambda: living(command), "the command")
+    assert running.popen.stdin is not None
+    running.popen.stdin.close()
+    done = running.end()
+    assert done.status == 1
+    assert done.events[-1]["type"] == "agent_settled"
+    assert done.events[-1]["aborted"] is True
+    assert living(command) == set()
+    assert desk.tree().unrepaired == 0
+
+
+def test_a_signal_ends_it_as_any_run(desk: Desk) -> None:
+    running = start(desk, ECHO)
+    tell(running, type="hello")
+    running.until_seen('"command":"hello"')
+    running.send(signal.SIGTERM)
+    assert running.end().status == 143
+
+
+def test_a_client_can_end_the_host(desk: Desk) -> None:
+    running = start(desk, ECHO)
+    tell(running, type="shutdown")
+    done = running.end()
+    assert (done.status, [event["command"] for event in done.events]) == (0, ["shutdown"])
+
+
+def test_another_terminal_reaches_the_run_of_a_client(desk: Desk) -> None:
+    running = start(desk, ECHO)
+    tell(running, type="hello")
+    running.until_seen('"command":"hello"')
+    (path,) = (desk.home / "run").iterdir()
+    asked = subprocess.run(
+        ["python3", "-c", "import socket,sys;s=socket.socket(socket.AF_UNIX);s.connect(sys.argv[1]);"
+         "s.sendall(b'{\"type\":\"hello\"}\\n');print(s.makefile().readline())", str(path)],
+        capture_output=True, check=True,
+    )  # fmt: skip
+    assert msgspec.json.decode(asked.stdout)["data"]["pid"] == running.pid
