@@ -33,12 +33,18 @@ With the name of a session, or with none: the stored tree, replayed from its jou
 
 \b
   sapwood events 53e9c608
+  sapwood events --follow
   sapwood events --type child_settled --type run_settled
   sapwood --mode json "List files" | sapwood events validate"""
 
 REPLAY_HELP = """Replay a stored tree as one stream, numbered anew, without deltas. No SESSION: the newest tree.
 
+With --follow: what live hosts tell from now on, until these sessions have ended; all hosts, also those that come later, where
+none is named. A `gap` line says how many lines were missed.
+
 \b
+  sapwood events --follow
+  sapwood events --follow 53e9c608 --type message_end
   sapwood events show 53e9c608 | jq -c 'select(.type == "message_end")'"""
 
 VALIDATE_HELP = """Say what is wrong with a stream, with line numbers; exit status 1 if anything is.
@@ -91,29 +97,43 @@ def command() -> None:
 
 @command.command(help=REPLAY_HELP)
 @click.argument("sessions", nargs=-1, metavar="[SESSION…]")
+@click.option("-f", "--follow", "is_live", is_flag=True, help="What happens from now on; all hosts, or these sessions.")
 @click.option("--type", "types", multiple=True, help="Only events of this type (repeatable).")
+@click.option(
+    "--since", type=click.IntRange(0), metavar="SEQ", help="With --follow: what came behind this number, too."
+)
 @click.option("--dialect", type=click.Choice(list(DIALECTS)), default="native", show_default=True)
+@click.option("--json-deltas", is_flag=True, help="No snapshots in message_update, in the dialects that have them.")
 @click.option("--events", "shown", type=click.Choice(["tree", "root"]), help="The sessions that are shown.")
 @told
-def show(sessions: tuple[str, ...], types: tuple[str, ...], dialect: str, shown: str | None) -> None:
+def show(
+    sessions: tuple[str, ...],
+    is_live: bool,
+    types: tuple[str, ...],
+    since: int | None,
+    dialect: str,
+    json_deltas: bool,
+    shown: str | None,
+) -> None:
     """Trees one after the other; a child's name gives what is below it."""
     _fail_if_unknown(types)
+    if since is not None and not (is_live and len(sessions) == 1):
+        raise WrongUsage("--since counts the lines of one live tree: use it with --follow and one SESSION")
     home = home_from_env()
-    chosen = [session_named(home, name) for name in sessions] or [newest_root(home)]
-    wanted = frozenset(kind.encode() for kind in types)
-    for header in chosen:
-        state = Projection.of(dialect, shows_tree=None if shown is None else shown == "tree")
+    projection = Projection.of(dialect, has_deltas=json_deltas, shown=shown, types=types)
+    if is_live:
+        from orchestrator.cli.following import follow  # a replay needs no loop
+
+        follow(home, [session_named(home, name) for name in sessions], projection, since)
+        return
+    for header in [session_named(home, name) for name in sessions] or [newest_root(home)]:
+        state = projection
         tree = tree_with(home, header)
         fail_if_damaged([tree], {header.id} - set(tree.nodes))
         for line in replay_lines(tree.nodes, header.id):
             state, told_line = project(state, line)
-            if told_line and (not wanted or _type_of(told_line) in wanted):
+            if told_line:
                 write_bytes(told_line)
-
-
-def _type_of(line: bytes) -> bytes:
-    """The type of an event of ours, of which it is the first member."""
-    return line.split(b'"', 4)[3]
 
 
 def _fail_if_unknown(types: tuple[str, ...]) -> None:

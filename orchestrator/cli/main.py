@@ -21,7 +21,7 @@ COMMANDS = {
         "orchestrator.cli.sessions",
         "Stored sessions: list, show, search, rename, fork, export, import, check, repair …",
     ),
-    "events": ("orchestrator.cli.events", "Event streams: replay a stored tree, validate a stream."),
+    "events": ("orchestrator.cli.events", "Event streams: replay a stored tree, follow live ones, validate a stream."),
     "models": ("orchestrator.cli.models", "Models that can be named, with their windows and prices."),
     "demo": ("orchestrator.cli.demo", "A scripted tree on the folder that it is started in: no key, no network."),
 }

@@ -291,8 +291,7 @@ def _stream(options: dict[str, Any], is_json: bool) -> Projection:
         raise WrongUsage(f"{option} is about the stream of events; it requires --mode json")
     if options["mode"] == "rpc" and any(asked.values()):
         raise WrongUsage("--mode rpc speaks our own dialect, of the whole tree")
-    shows_tree = None if options["shown"] is None else options["shown"] == "tree"
-    return Projection.of(options["dialect"], has_deltas=options["json_deltas"], shows_tree=shows_tree)
+    return Projection.of(options["dialect"], has_deltas=options["json_deltas"], shown=options["shown"])
 
 
 def _over(configured: Configured, **given: Any) -> Configured:

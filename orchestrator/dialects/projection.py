@@ -1,5 +1,6 @@
 """The stream in the words of a relative: a fold over native lines, each of which gives one line of the dialect, or none."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -62,23 +63,31 @@ class Projection(msgspec.Struct, frozen=True):
     """Which dialect, and what of the stream so far its next lines depend on.
 
     `is_numbered`: with numbered messages instead of snapshots. `shows_tree`: all sessions, with their tags; otherwise the
-    root alone, which is the session of the first line. `open` and `queues` by session.
+    root alone, which is the session of the first line. `types`: of the lines that are told; empty: all. `open` and `queues`
+    by session.
     """
 
     dialect: Dialect
     is_numbered: bool = False
     shows_tree: bool = False
+    types: frozenset[str] = frozenset()
     root: str = ""
     messages: int = 0
     open: dict[str, OpenMessage] = {}
     queues: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, dialect: str, *, has_deltas: bool = False, shows_tree: bool | None = None) -> "Projection":
-        """As the options say. `has_deltas` changes nothing where there are no snapshots; `shows_tree` None: the dialect's way."""
+    def of(
+        cls, dialect: str, *, has_deltas: bool = False, shown: str | None = None, types: Iterable[str] = ()
+    ) -> "Projection":
+        """As the options say. `has_deltas` changes nothing where there are no snapshots. `shown` None: as the dialect does."""
         row = DIALECTS[dialect]
-        tree = row.is_native if shows_tree is None else shows_tree
-        return cls(row, has_deltas and row.snapshots != "never", tree)
+        tree = row.is_native if shown is None else shown == "tree"
+        return cls(row, has_deltas and row.snapshots != "never", tree, frozenset(types))
+
+    @property
+    def changes_nothing(self) -> bool:
+        return self.dialect.is_native and self.shows_tree and not self.types
 
 
 NATIVE = Projection.of("native")
@@ -94,21 +103,29 @@ def project(state: Projection, line: bytes) -> tuple[Projection, bytes]:
     if not state.shows_tree and parts.session_id != state.root:
         return state, b""
     if state.dialect.is_native:
-        return state, line
-    if parts.kind in _ALIKE or (parts.kind in _OF_A_TREE and state.shows_tree):
-        return state, line if state.shows_tree else b'{"type":"%b"%b' % (parts.kind.encode(), parts.tail)
-    state, event = _told(state, parts, line)
-    if event is None:
+        return state, line if not state.types or parts.kind in state.types else b""
+    state, parts = _told(state, parts, line)
+    if parts is None or (state.types and parts.kind not in state.types):
         return state, b""
-    kind = event["type"].encode()
     tags = parts.tags if state.shows_tree else b""
-    return state, b'{"type":"%b"%b%b\n' % (kind, tags, encode(event)[len(kind) + 10 :])
+    return state, b'{"type":"%b"%b%b' % (parts.kind.encode(), tags, parts.tail)
+
+
+def _told(state: Projection, parts: TaggedLine, line: bytes) -> tuple[Projection, TaggedLine | None]:
+    """The line as the dialect has it, or None."""
+    if parts.kind in _ALIKE or (parts.kind in _OF_A_TREE and state.shows_tree):
+        return state, parts
+    state, event = _reshaped(state, parts, line)
+    if event is None:
+        return state, None
+    kind = str(event["type"])
+    return state, TaggedLine(kind, parts.session_id, parts.tags, encode(event)[len(kind) + 10 :] + b"\n")
 
 
 _Told = tuple[Projection, dict[str, Any] | None]
 
 
-def _told(state: Projection, parts: TaggedLine, line: bytes) -> _Told:
+def _reshaped(state: Projection, parts: TaggedLine, line: bytes) -> _Told:
     match parts.kind:
         case "message_start":
             return _message_started(state, parts.session_id, _start.decode(line))
@@ -146,7 +163,9 @@ def _message_started(state: Projection, session: str, event: MessageStart) -> _T
 
 
 def _message_grown(state: Projection, session: str, update: MessageUpdate) -> _Told:
-    opened = state.open.get(session, OpenMessage(update.message_id))
+    opened = state.open.get(session)
+    if opened is None:  # who began to look in the middle of it sees it at its end
+        return state, None
     usage = update.usage or opened.usage
     snapshot = opened.snapshot.after(update) if opened.snapshot is not None else None
     opened = OpenMessage(opened.number, usage, snapshot)

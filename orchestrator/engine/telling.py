@@ -8,8 +8,7 @@ from orchestrator.dialects.projection import Projection, project
 
 def told_as(projection: Projection, outlet: Outlet) -> Outlet:
     """`outlet`, hearing the stream as `projection` has it; itself where that changes nothing."""
-    is_as_it_is = projection.dialect.is_native and projection.shows_tree
-    return outlet if is_as_it_is else _Telling(projection, outlet)
+    return outlet if projection.changes_nothing else _Telling(projection, outlet)
 
 
 @attrs.define(eq=False)

@@ -169,7 +169,7 @@ async def test_what_is_told_is_sound_in_its_dialect(
 ) -> None:
     tree = await a_family()
 
-    lines = told(tree.outlet.lines, dialect, has_deltas=has_deltas, shows_tree=shows_tree)
+    lines = told(tree.outlet.lines, dialect, has_deltas=has_deltas, shown="tree" if shows_tree else "root")
 
     is_filtered = dialect == "native" and not shows_tree
     assert check_stream(lines, dialect, exit_status=0, is_filtered=is_filtered) == []
@@ -192,7 +192,7 @@ async def test_only_the_root_is_told_and_without_tags_unless_the_tree_is_asked_f
     assert all({"sessionId", "seq", "at", "depth"}.isdisjoint(event) for event in alone)
     assert not any(event["type"].startswith("child_") for event in alone)
 
-    of_all = events(tree.outlet.lines, dialect, shows_tree=True)
+    of_all = events(tree.outlet.lines, dialect, shown="tree")
     assert {event["sessionId"] for event in of_all} == {event["sessionId"] for event in tree.events()}
     tags = {"sessionId", "seq", "at", "rootSessionId", "depth"}
     mine = [
@@ -251,7 +251,7 @@ async def test_the_last_snapshot_of_an_answer_is_its_content(dialect: str, autoj
 
 async def test_messages_are_numbered_over_the_whole_stream(autojump_clock: MockClock) -> None:
     tree = await a_family()
-    lines = events(tree.outlet.lines, "base-context", has_deltas=True, shows_tree=True)
+    lines = events(tree.outlet.lines, "base-context", has_deltas=True, shown="tree")
 
     starts = [event["messageId"] for event in lines if event["type"] == "message_start" and "messageId" in event]
     assert starts == list(range(1, len(starts) + 1))
