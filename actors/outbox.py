@@ -11,7 +11,7 @@ from actors.flusher import Flushing, JournalLike
 from actors.reply import Reply
 from actors.sink import Sink
 from store.attribution import billed_usage
-from store.context import dangling_calls, interrupted, last_assistant
+from store.context import last_assistant
 from store.entries import CustomMessageEntry, Known, MessageEntry, RunSettledEntry
 from store.errors import JournalPoisoned, StoreError
 from store.events import (
@@ -37,6 +37,7 @@ from store.events import (
     TurnEnd,
     TurnStart,
 )
+from store.interruption import interrupted_results
 from store.messages import AssistantMessage, CustomMessage
 from store.records import Draft, Record
 from store.tree import EntryTree, leaf_after
@@ -288,10 +289,7 @@ class Outbox:
             message = self.reply.message("error", self.clock.steady_s(), reason)
             bodies.append(MessageEntry(message=msgspec.Raw(encode(message))))
         elif self._turn is not None:
-            bodies += [
-                MessageEntry(message=msgspec.Raw(encode(interrupted(call, timestamp))))
-                for call, timestamp in dangling_calls(self.tree.path())
-            ]
+            bodies += interrupted_results(self.tree)
         drafts = [Draft.of(body) for body in bodies]
         try:
             drafts = [one.draft for one in self.write(bodies)]

@@ -138,7 +138,7 @@ class Supervisor:
         row.why = "spawn_task" if request.tool_call_id else "direct_user"
         self.directory.add(row)
         row.is_running = True
-        row.mailbox.put(Prompt(f"task:{row.id}", request.prompt, "prompt", "user", "spawn_task"))
+        row.mailbox.put(task_prompt(row.id, request.prompt))
         self.directory.revive(row)
         return row
 
@@ -192,6 +192,11 @@ class Supervisor:
         """What was spent is folded, or the time for it is over."""
         with trio.move_on_after(SETTLE_LEDGER_S):
             await self.ledger.drained()
+
+
+def task_prompt(session_id: str, task: str) -> Prompt:
+    """What a child hears first: why it is there."""
+    return Prompt(f"task:{session_id}", task, "prompt", "user", "spawn_task")
 
 
 def _narrowed(asked: tuple[str, ...] | None, allowed: tuple[str, ...] | None) -> tuple[str, ...] | None:

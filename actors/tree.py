@@ -1,6 +1,6 @@
 """A tree of sessions at work: the root's task, the ledger, and the end of it all."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import attrs
@@ -15,7 +15,7 @@ from actors.mailbox import Mailbox
 from actors.protocol.mail import REVIVING, Command, Prompt
 from actors.protocol.supervision import TreeState
 from actors.sink import Sink
-from actors.supervisor import Supervisor, Workshop
+from actors.supervisor import Supervisor, Workshop, task_prompt
 from store.events import Place
 
 UNNAMED = "root"
@@ -83,6 +83,23 @@ class Tree:
             await self._rested.wait()
             if not self.root.has_task:
                 await self.supervisor.drained()
+
+    def take_up(self, unfinished: Mapping[str, str | None]) -> None:
+        """Sessions of an interrupted tree go on where their journals end, or begin with their task. Parents come first."""
+        directory = self.supervisor.directory
+        for session_id, task in unfinished.items():
+            row = directory.rows[session_id]
+            row.outcome = ""
+            if task is None:
+                directory.revive(row)
+            else:
+                directory.deliver(row, task_prompt(session_id, task))
+
+    async def resume(self, unfinished: Mapping[str, str | None]) -> None:
+        """Go on with an interrupted tree, and return when it is quiet."""
+        async with self.alive():
+            self.take_up(unfinished)
+            await self.quiet()
 
     async def run(self, command: Command) -> None:
         """Give the root its command and return when the tree is quiet."""

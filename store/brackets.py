@@ -77,6 +77,8 @@ class Brackets:
     parent: str | None = None
     depth: int = 0
     has_header: bool = False
+    is_older: bool = False
+    """It began in another stream: calls of its last answer there may get their results here."""
     agent: int = 0
     turn: int = 0
     message: OpenMessage | None = None
@@ -197,6 +199,8 @@ class Brackets:
 
     def _result(self, call: str) -> None:
         state = self.calls.get(call)
+        if state is None and self.is_older and not self.messages.begun:
+            state = self.calls[call] = OpenCall(len(self.calls))
         if state is None or state.is_answered:
             self.say("tool-result", f"the result of {call}, which {'has one' if state else 'was not called'}")
             return

@@ -176,12 +176,13 @@ def _as_user(message: Message) -> UserMessage:
     return UserMessage(content=(TextContent(text=text),), timestamp=message.timestamp)
 
 
-def interrupted(call: ToolCall, timestamp: int) -> ToolResultMessage:
-    """The error result of a call that a crash or an abort cut off."""
+def interrupted(call: ToolCall, timestamp: int, started: Sequence[str] = ()) -> ToolResultMessage:
+    """The error result of a call that a crash or an abort cut off. `started`: the children that it has started."""
+    text = f"{INTERRUPTED} It had started {', '.join(started)}; you are told how they end." if started else INTERRUPTED
     return ToolResultMessage(
         tool_call_id=call.id,
         tool_name=call.name,
-        content=(TextContent(text=INTERRUPTED),),
+        content=(TextContent(text=text),),
         is_error=True,
         timestamp=timestamp,
     )

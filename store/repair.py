@@ -3,13 +3,13 @@
 Nothing is changed and nothing is taken away; a second plan after the first was carried out is empty.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import attrs
 import msgspec
 
 from store.attribution import account, billed, own_records
-from store.context import dangling_calls, interrupted, last_assistant
+from store.context import last_assistant
 from store.entries import (
     ChildSettledEntry,
     ChildSpawnedEntry,
@@ -20,6 +20,7 @@ from store.entries import (
     RunSettledEntry,
 )
 from store.errors import BadRecord, BadUsage
+from store.interruption import interrupted_results
 from store.messages import AssistantMessage, BashExecutionMessage, decode_message
 from store.records import Draft, Record
 from store.tree import EntryTree
@@ -48,16 +49,19 @@ class Node:
         return self.tree.records
 
 
-def repair_plan(nodes: Mapping[str, Node], root_id: str) -> list[Fix]:
-    """The entries that are missing, children before their parents. Sessions whose file is missing are not in `nodes`."""
+def repair_plan(nodes: Mapping[str, Node], root_id: str, going_on: Collection[str] = ()) -> list[Fix]:
+    """The entries that are missing, children before their parents. Sessions whose file is missing are not in `nodes`.
+
+    `going_on`: sessions whose run is taken up again, so that it is not over.
+    """
     plan: list[Fix] = []
     outcomes: dict[str, list[RunSettledEntry]] = {}
     told = _told(nodes)
     for session, node in post_order(nodes, root_id):
-        closing = _closing(node, session != root_id, told)
+        closing = [] if session in going_on else _closing(node, session != root_id, told)
         plan += [Fix(session, body) for body in closing]
         outcomes[session] = runs(node.records) + [body for body in closing if isinstance(body, RunSettledEntry)]
-        plan += [Fix(session, body) for body in _missing_notices(node, nodes, outcomes)]
+        plan += [Fix(session, body) for body in _missing_notices(node, nodes, outcomes, going_on)]
         plan += [Fix(session, body) for body in _missing_attributions(session, node, nodes)]
     return plan
 
@@ -156,11 +160,10 @@ def _closing(node: Node, is_child: bool, told: Mapping[tuple[str, int], ChildSet
     run ended (its journal may be durable before the child's is), that is how it ended.
     """
     if is_run_open(node.tree.own_records):
-        bodies: list[Known] = [
-            MessageEntry(message=msgspec.Raw(encode(interrupted(call, timestamp))))
-            for call, timestamp in dangling_calls(node.tree.path())
+        return [
+            *interrupted_results(node.tree),
+            _as_told(told.get((node.header.id, next_run(node.records))), next_run(node.records)),
         ]
-        return [*bodies, _as_told(told.get((node.header.id, next_run(node.records))), next_run(node.records))]
     return [_as_told(told.get((node.header.id, 1)), 1)] if is_child and not runs(node.records) else []
 
 
@@ -172,7 +175,9 @@ def _as_told(told: ChildSettledEntry | None, run: int) -> RunSettledEntry:
     )
 
 
-def _missing_notices(node: Node, nodes: Mapping[str, Node], outcomes: dict[str, list[RunSettledEntry]]) -> list[Known]:
+def _missing_notices(
+    node: Node, nodes: Mapping[str, Node], outcomes: dict[str, list[RunSettledEntry]], going_on: Collection[str]
+) -> list[Known]:
     told = {
         (body.child_session_id, body.run)
         for record in node.records
@@ -181,12 +186,10 @@ def _missing_notices(node: Node, nodes: Mapping[str, Node], outcomes: dict[str, 
     missing: list[Known] = []
     for child in own_children(node):
         session = child.child_session_id
-        ended = outcomes.get(session) or [RunSettledEntry(run=1, outcome="lost")]
-        text = answer_text(nodes[session].tree.path()) if session in nodes else ""
+        ended = outcomes.get(session) or ([] if session in going_on else [RunSettledEntry(run=1, outcome="lost")])
+        records = nodes[session].tree.own_records if session in nodes else []
         missing += [
-            child_settled(session, run, text if run is ended[-1] else "")
-            for run in ended
-            if (session, run.run) not in told
+            child_settled(session, run, answer_of(records, run.run)) for run in ended if (session, run.run) not in told
         ]
     return missing
 
@@ -212,10 +215,23 @@ def bounded(text: str, limit_bytes: int) -> str:
     return f"{kept}\n[cut here: {len(data) - len(kept.encode())} bytes more in the session itself]"
 
 
-def answer_text(path: list[Record]) -> str:
-    """The text of the last assistant message: the answer of a run, or what there is of it."""
-    message = last_assistant(path)
-    return "" if message is None else message.text
+def is_bounded(text: str) -> bool:
+    """Whether `bounded` has cut it, as far as its end says."""
+    return text.endswith(" bytes more in the session itself]")
+
+
+def answer_of(records: list[Record], run: int) -> str:
+    """The text of the last assistant message of a run: its answer, or what there is of it."""
+    is_its = run >= next_run(records)
+    for record in reversed(records):
+        body = record.body() if record.type == "run_settled" else None
+        if isinstance(body, RunSettledEntry):
+            if body.run < run:
+                break
+            is_its = body.run == run
+        elif is_its and record.type == "message" and (message := last_assistant([record])) is not None:
+            return message.text
+    return ""
 
 
 def admitting_entry(records: list[Record], tool_call_id: str | None) -> Record | None:
@@ -234,7 +250,7 @@ def admitting_entry(records: list[Record], tool_call_id: str | None) -> Record |
     return None
 
 
-def _before_spawn(records: list[Record], child: ChildSpawnedEntry) -> list[Record]:
+def before_spawn(records: list[Record], child: ChildSpawnedEntry) -> list[Record]:
     """The records before `child_spawned`: a later answer may use the call's id again."""
     needle = encode(child.child_session_id)
     for place, record in enumerate(records):
@@ -249,7 +265,7 @@ def _missing_attributions(session: str, node: Node, nodes: Mapping[str, Node]) -
     sums = aggregates(node)
     missing: list[Known] = []
     for child in own_children(node):
-        target = admitting_entry(_before_spawn(node.records, child), child.tool_call_id)
+        target = admitting_entry(before_spawn(node.records, child), child.tool_call_id)
         target_id = None if target is None else target.id
         for origin, below in post_order(nodes, child.child_session_id):
             for entry, usage in billed(below.header, below.records):

@@ -200,6 +200,7 @@ class StreamChecker:
         if session.has_header:
             self.say("header", f"a second header of session {session.id}")
         session.has_header = True
+        session.is_older = str(event.get("timestamp")) < self._began
         if event.get("id") != session.id:
             self.say("header", f"the header of {event.get('id')!r} is tagged {session.id!r}")
         if session is self._root:
@@ -212,8 +213,8 @@ class StreamChecker:
         elif self.is_filtered:
             return
         elif child is None:
-            is_new = str(event.get("timestamp")) >= self._began  # an older child was spawned in another stream
-            if is_new:
+            is_new = not session.is_older  # an older child was spawned in another stream
+            if is_new and not (self._root and self._root.is_older):
                 self.say("child", f"the header of child {session.id} comes before its child_spawned")
             self._children[session.id] = _Child(self._line, session.parent or "", session.depth, is_new=is_new)
             if parent is not None:

@@ -11,23 +11,28 @@ from store.records import Record
 class EntryTree:
     """Records in the order of the file, and the leaf: the position that the next entry hangs on.
 
-    `count` is the number of entries of the journal, also of those that were shed; the first `inherited` were copied by a fork.
+    `header`: the journal's, where it was read. `count` is the number of its entries, also of those that were shed.
     """
 
     records: list[Record] = attrs.field(factory=list)
     leaf_id: str | None = None
     count: int = 0
-    inherited: int = 0
+    header: Header | None = None
     _place: dict[str, int] = attrs.field(factory=dict)
     _odd: set[str] = attrs.field(factory=set)
 
     @classmethod
     def of(cls, records: list[Record], header: Header | None = None) -> "EntryTree":
         """The tree of a journal's entries. `header`: tells how many a fork has copied."""
-        tree = cls(inherited=header.forked_from.records if header is not None and header.forked_from else 0)
+        tree = cls(header=header)
         for record in records:
             tree.add(record)
         return tree
+
+    @property
+    def inherited(self) -> int:
+        """How many of the entries a fork has copied."""
+        return self.header.forked_from.records if self.header is not None and self.header.forked_from else 0
 
     @property
     def own_records(self) -> list[Record]:

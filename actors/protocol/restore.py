@@ -2,21 +2,19 @@
 
 from collections.abc import Iterable
 
-import msgspec
-
-from actors.protocol.effects import AppendEntry, Effect, SettleRun
+from actors.protocol.effects import AppendEntry, Effect, EndTurn, SettleRun, StartLoop, StartTurn
 from actors.protocol.rules.calling import PAUSE_MARK, ending_of
 from actors.protocol.state import Ending, Kin, Notice, Queued, Step, TurnState
 from actors.protocol.tools import notice_id
 from actors.protocol.trial import CONTINUATION_MARK, GATE_MARK, Trial
-from store.context import dangling_calls, interrupted, last_assistant
+from store.context import last_assistant
 from store.entries import ChildSettledEntry, CustomEntry, CustomMessageEntry, MailEntry, MessageEntry
 from store.errors import BadRecord
+from store.interruption import interrupted_results
 from store.messages import ToolResultMessage, UserMessage, decode_message
 from store.records import Record
 from store.repair import children_of, is_run_open, next_run, runs
 from store.tree import EntryTree
-from store.wire import encode
 
 
 def restore(
@@ -33,7 +31,7 @@ def restore(
 
     `live`: children with an open run, or whose end lies unheard in the mailbox. `number`: ids below were given out before,
     so late signals of an earlier life match nothing. `in_hand`: the state of an earlier life when it crashed.
-    `told_run`: the last run whose end was told; None: the last of the journal.
+    `told_run`: the last run whose end was told; None: the last of the journal, which nobody has held since.
     A call without a result gets an error result; mail and notices that no message delivers wait again; an open run goes on,
     but for one that was being aborted.
     """
@@ -42,11 +40,11 @@ def restore(
     children = children_of(records)
     path = tree.path()
     is_open = is_run_open(records)
-    dangling = dangling_calls(path) if is_open else []
-    effects: list[Effect] = [
-        AppendEntry(MessageEntry(message=msgspec.Raw(encode(interrupted(call, timestamp)))))
-        for call, timestamp in dangling
-    ]
+    dangling = interrupted_results(tree) if is_open else []
+    effects: list[Effect] = []
+    if dangling:
+        # Who watches has not seen the answer that called: its results stand in a turn of their own.
+        effects = [StartLoop(), StartTurn(), *map(AppendEntry, dangling), EndTurn()]
     for last in runs(records)[-1:]:
         if told_run is not None and last.run > told_run:
             is_aborted = last.outcome == "aborted"
@@ -64,9 +62,10 @@ def restore(
         kin=tuple(Kin(child.child_session_id, child.name, child.child_session_id in running) for child in children),
         notices=_notices(records, {child.child_session_id: child.name for child in children}, told),
         queue=(*_mail(records, told), *begins),
-        is_woken=bool(begins),
+        is_woken=bool(begins) or (told_run is None and waits_for_a_run(records)),
         paused_until=_paused_until(records),
         trial=_trial(records) if is_open else Trial(),
+        is_loop_open=bool(dangling),
     )
     return (_open_run(state, path, bool(dangling)) if is_open else state), effects
 
@@ -165,6 +164,18 @@ def _notices(records: list[Record], names: dict[str, str], told: set[str]) -> tu
                 notice = Notice(child, name, run, body.outcome, body.text, body.error_message)
                 found.setdefault(notice.id, notice)
     return tuple(found.values())
+
+
+def waits_for_a_run(records: list[Record]) -> bool:
+    """Whether a session without an open run was about to begin one: for mail, or for the end of a child.
+
+    What an abort left behind begins none, and a child's end wakes only a session whose own run ended well.
+    """
+    ended = runs(records)[-1:]
+    if not ended or is_run_open(records) or ended[0].outcome in {"aborted", "timed_out", "lost"}:
+        return False
+    told = delivered(records)
+    return bool(_mail(records, told) or (ended[0].outcome == "completed" and _notices(records, {}, told)))
 
 
 def _mail(records: list[Record], told: set[str]) -> tuple[Queued, ...]:

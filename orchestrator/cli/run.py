@@ -26,6 +26,7 @@ from orchestrator.views.text import safe_lines, sanitize_terminal
 from store.dialects import DIALECTS
 from store.disk.home import Home
 from store.disk.listing import place_of
+from store.messages import Visible
 from store.usage import pico_usd
 
 if TYPE_CHECKING:
@@ -72,7 +73,12 @@ _model = options_of(
 )
 _sessions = options_of(
     click.option("-c", "--continue", "is_continue", is_flag=True, help="Go on with the newest session of this folder."),
-    click.option("-r", "--resume", metavar="SESSION", help="Go on with this session (id, its beginning or end, name)."),
+    click.option(
+        "-r",
+        "--resume",
+        metavar="SESSION",
+        help="Go on with this session (id, its beginning or end, name); without a prompt, with what was interrupted.",
+    ),
     click.option("--session", metavar="SESSION|PATH", help="The same, also by the path of its journal."),
     click.option("--fork", metavar="SESSION", help="Go on with a copy of this session."),
     click.option("--no-session", is_flag=True, help="Keep nothing."),
@@ -176,6 +182,7 @@ def command(prompt: tuple[str, ...], **options: Any) -> None:
       sapwood run -c "And now the tests"
       sapwood run --tree release.toml
       sapwood run --gate "make check" "Mend the failing tests"
+      sapwood run --resume release          # after a crash: with all that was interrupted
       sapwood run --mode json "List files" | jq -c 'select(.type == "message_end")'
       echo '{"type":"get_state"}' | sapwood run --mode rpc
     """
@@ -237,7 +244,7 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
     config = models.config
     is_json = options["is_json"] or options["mode"] != "text"
     return Job(
-        prompt="" if is_rpc and not words else prompt_content(words, piped, folder),
+        prompt=prompt_content(words, piped, folder) if words or piped.strip() else _unsaid(is_rpc, stored, folder),
         model=model,
         cwd=folder,
         environ=os.environ,
@@ -274,6 +281,13 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
         is_json=is_json,
         stream=_stream(options, is_json),
     )
+
+
+def _unsaid(is_rpc: bool, stored: str | None, folder: Path) -> str | tuple[Visible, ...] | None:
+    """What a run without a prompt is to do: hear what comes, go on with what was interrupted, or nothing: raises WrongUsage."""
+    if is_rpc:
+        return ""
+    return None if stored is not None else prompt_content((), "", folder)
 
 
 def _piped(*, has_prompt: bool) -> str:

@@ -22,13 +22,14 @@ DURABILITY: tuple[str, ...] = get_args(Durability)
 class Job:
     """`session`: a stored session to go on with; `fork`: one to copy and go on with the copy; neither: a new one.
 
+    `prompt` empty: the tree waits for what it is told; None: a stored one that was interrupted goes on where it was.
     `budgets`: `max_cost` in dollars and `max_tokens` for the whole tree, `timeout_s` for this run of it.
     `stream`: how the stream is told, where it is asked for (`is_json`).
     `tree`: what is declared of its children.
     `model` None with a stored session: the one that it had. `tools` None: all. `is_kept` False: nothing is written to disk.
     """
 
-    prompt: str | tuple[Visible, ...]
+    prompt: str | tuple[Visible, ...] | None
     model: str | None
     cwd: Path
     environ: Mapping[str, str]

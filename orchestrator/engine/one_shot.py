@@ -75,17 +75,26 @@ class OneShot:
                 outer.start_soon(self.watching.run)
             if self.job.timeout_s is not None:
                 outer.start_soon(planted.expire, self.job.timeout_s)
-            planted.tree.root.outcome = ""
             if self._signals.number is None:
-                # The task of the tree: an abort that comes with it ends it as aborted.
-                now = unix_ms(self.host.clock.now())
-                async with planted.alive(Prompt(f"prompt:{now}", self.job.prompt, origin="spawn_task")):
-                    await planted.tree.quiet()
+                await self._work(planted)
             self._signals.is_over = True
             if writer is not None:
                 writer.finish()
                 await writer.written()
             outer.cancel_scope.cancel()
+
+    async def _work(self, planted: Planted) -> None:
+        """What the tree is there for: its prompt, or what an interruption left unfinished."""
+        first: list[Prompt] = []
+        if self.job.prompt is not None:
+            planted.tree.root.outcome = ""
+            # The task of the tree: an abort that comes with it ends it as aborted.
+            now = unix_ms(self.host.clock.now())
+            first.append(Prompt(f"prompt:{now}", self.job.prompt, origin="spawn_task"))
+        async with planted.alive(*first):
+            if self.job.prompt is None:
+                planted.tree.take_up(planted.ground.unfinished)
+            await planted.tree.quiet()
 
 
 def run_job(

@@ -9,6 +9,7 @@ from typing import Protocol
 import attrs
 
 from actors.flusher import JournalLike
+from actors.protocol.resume import unfinished
 from orchestrator.engine.errors import NotOurs, WrongUsage
 from orchestrator.engine.job import Job
 from store.disk.descriptors import DescriptorCache
@@ -27,14 +28,21 @@ from store.repair import Fix, Node, own_children, repair_plan
 from store.times import iso
 from store.tree import EntryTree
 
+MISSING = "its journal is missing"
+EMPTY = "its journal has no header"
+
 
 class Ground(Protocol):
-    """Where the journals of a tree are. `nodes` and `repaired` tell what was there before."""
+    """Where the journals of a tree are. `nodes` and `repaired` tell what was there before.
+
+    `unfinished`: the sessions of an interrupted tree that go on, with their tasks where they have not heard them.
+    """
 
     root_id: str
     nodes: dict[str, Node]
     troubles: dict[str, str]
     repaired: list[Fix]
+    unfinished: dict[str, str | None]
 
     def create(self, header: Header) -> JournalLike: ...
 
@@ -57,6 +65,7 @@ class MemoryGround:
     nodes: dict[str, Node] = attrs.field(factory=dict)
     troubles: dict[str, str] = attrs.field(factory=dict)
     repaired: list[Fix] = attrs.field(factory=list)
+    unfinished: dict[str, str | None] = attrs.field(factory=dict)
     _journals: dict[str, MemoryJournal] = attrs.field(factory=dict)
     _scratch: str | None = None
 
@@ -96,6 +105,7 @@ class OwnedTree:
     nodes: dict[str, Node] = attrs.field(factory=dict)
     troubles: dict[str, str] = attrs.field(factory=dict)
     repaired: list[Fix] = attrs.field(factory=list)
+    unfinished: dict[str, str | None] = attrs.field(factory=dict)
     _journals: dict[str, Journal] = attrs.field(factory=dict)
     _descriptors: DescriptorCache = attrs.field(factory=DescriptorCache)
 
@@ -136,29 +146,43 @@ class OwnedTree:
         recovery = read_journal(self.fs, self.home.journal_path(session_id), session_id)
         return EntryTree.of(list(decoded(recovery.records)), recovery.header)
 
-    def load(self) -> None:
-        """Open the root and all below it, and write what a crash left out. Raises NotOurs."""
+    def load(self, *, goes_on: bool = False) -> None:
+        """Open the root and all below it, and write what a crash left out. Raises NotOurs.
+
+        `goes_on`: what was interrupted is taken up again; else it is lost.
+        """
         waiting = [self.root_id]
         while waiting:
             session_id = waiting.pop()
             try:
                 self.open(session_id)
             except FileNotFoundError:
-                self.troubles[session_id] = "its journal is missing"
+                self.troubles[session_id] = MISSING
             except (JournalDamaged, JournalRefused) as error:
                 self.troubles[session_id] = str(error)
             else:
                 node = self.nodes.get(session_id)
                 if node is None:
-                    self.troubles[session_id] = "its journal has no header"
+                    self.troubles[session_id] = EMPTY
                 children = [] if node is None else own_children(node)
                 waiting += [child.child_session_id for child in children if child.child_session_id not in self.nodes]
         if self.root_id not in self.nodes:
             raise NotOurs(f"session {self.root_id} cannot be opened: {self.troubles.get(self.root_id, 'no header')}")
+        if goes_on:
+            self._take_up()
         self._repair()
 
+    def _take_up(self) -> None:
+        """Find what is unfinished. A child whose journal holds nothing, not even a whole header, begins anew."""
+        unreadable = [session for session, trouble in self.troubles.items() if trouble not in {MISSING, EMPTY}]
+        self.unfinished = unfinished(self.nodes, self.root_id, unreadable)
+        for session in self.unfinished:
+            if self.troubles.pop(session, None) == EMPTY:
+                self._journals.pop(session).close()
+                self.fs.unlink(self.home.journal_path(session))
+
     def _repair(self) -> None:
-        self.repaired = repair_plan(self.nodes, self.root_id)
+        self.repaired = repair_plan(self.nodes, self.root_id, self.unfinished)
         touched: set[str] = set()
         for fix in self.repaired:
             tree, journal = self.nodes[fix.session_id].tree, self._journals[fix.session_id]
@@ -200,7 +224,9 @@ def open_ground(job: Job, home: Home, clock: Callable[[], float]) -> Ground:
         raise WrongUsage(f"session {name} is a child; go on with its root: sapwood run -r {root_id}")
     owned = OwnedTree.acquire(home.fs, home, root_id, clock)
     with closed_on_error(owned):
-        owned.load()
+        owned.load(goes_on=job.prompt is None)
+        if job.prompt is None and not owned.unfinished:
+            raise WrongUsage(f"session {name} was not interrupted, so that nothing is left to do; give it a prompt")
     return owned
 
 

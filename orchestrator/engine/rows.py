@@ -45,6 +45,7 @@ def _child(tree: Tree, parent: Row, parent_node: Node, spawned: ChildSpawnedEntr
     row.tools = tuple(map(str, tools)) if isinstance(tools, list) else parent.tools
     row.thinking = thinking if isinstance(thinking, str) else parent.thinking
     admitting = admitting_entry(parent_node.records, spawned.tool_call_id)
+    row.limits = {name: float(value) for name, value in spawned.limits.items() if isinstance(value, int | float)}
     row.target_id = None if admitting is None else admitting.id
     row.why = "spawn_task" if spawned.tool_call_id else "direct_user"
     tree.supervisor.directory.add(row)

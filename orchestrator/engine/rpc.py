@@ -118,7 +118,8 @@ class Rpc:
                 outer.start_soon(writer.run)
                 self.host.audience.subscriptions.append(Subscription(target))
                 if self.job.prompt:
-                    planted.deliver(planted.tree.root, self._first())
+                    now = unix_ms(self.host.clock.now())
+                    planted.deliver(planted.tree.root, Prompt(f"prompt:{now}", self.job.prompt))
                 if self.job.timeout_s is not None:
                     outer.start_soon(planted.expire, self.job.timeout_s)
                 keeper.keep(planted)
@@ -127,9 +128,6 @@ class Rpc:
             writer.finish()
             await writer.written()
             outer.cancel_scope.cancel()
-
-    def _first(self) -> Prompt:
-        return Prompt(f"prompt:{unix_ms(self.host.clock.now())}", self.job.prompt)
 
     async def _hear(self, connection: Connection) -> None:
         """Until the host has been told to end, by the end of its input at the latest, and all trees are at rest."""

@@ -430,14 +430,25 @@ def test_the_outcome_of_a_child_that_settled_is_copied(outcome: str) -> None:
     assert notice.text == "done"
 
 
-def test_each_run_of_a_child_is_told_and_the_text_is_that_of_the_last() -> None:
+def test_each_run_of_a_child_is_told_with_its_own_text() -> None:
     nodes = nodes_of(
         node(ROOT, user(), spawned("child-00"), told("child-00", 1), settled()),
-        node("child-00", user(), settled(1), user(), settled(2), user(), answer(text="last"), settled(3), parent=ROOT),
+        node(
+            "child-00",
+            user(),
+            answer(text="first"),
+            settled(1),
+            user(),
+            answer(text="second"),
+            settled(2),
+            user(),
+            settled(3),
+            parent=ROOT,
+        ),
     )
     found = [body for _, body in planned(nodes, entries.ChildSettledEntry)]
 
-    assert [(body.run, body.text) for body in found] == [(2, ""), (3, "last")]
+    assert [(body.run, body.text) for body in found] == [(2, "second"), (3, "")]
 
 
 def test_a_long_text_is_cut_between_characters_and_says_so() -> None:

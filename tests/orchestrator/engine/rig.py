@@ -89,10 +89,10 @@ class Rig:
     def lines(self) -> list[bytes]:
         return self.listener.lines
 
-    def job(self, prompt: str = "go", **members: Any) -> Job:
+    def job(self, prompt: str | None = "go", **members: Any) -> Job:
         return Job(prompt, members.pop("model", "scripted/script"), self.cwd, {"PATH": "/usr/bin:/bin"}, **members)
 
-    def run(self, prompt: str = "go", **members: Any) -> Ended:
+    def run(self, prompt: str | None = "go", **members: Any) -> Ended:
         """Run a job to its end. `lines` then hold its stream, `tree` what was in memory."""
         return trio.run(self.run_in_loop, self.job(prompt, **members))
 

@@ -1,0 +1,129 @@
+"""The connection to one host: a snapshot, then its lines, folded as they come; and on from where they were left."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import attrs
+import msgspec
+import trio
+
+from orchestrator.engine.client import Client, HostGone
+from orchestrator.views.live import LiveTree
+from orchestrator.views.rows import AgentRow
+from store.events import Event, Tags
+
+BEAT_S = 5.0
+DEAD_AFTER_S = 12.0
+
+Heard = Callable[[Tags, Event, bytes], None]
+
+
+class _Head(msgspec.Struct, rename="camel"):
+    type: str
+    root_session_id: str | None = None
+    row: AgentRow | None = None
+    missed: int = 0
+
+
+_head: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
+_SNAPSHOT, _GAP = b'{"type":"snapshot"', b'{"type":"gap"'
+
+
+@attrs.define(eq=False)
+class Link:
+    """`state`: `lost` while the host does not answer; then `since` (Unix seconds) is when its clocks stood still.
+
+    `missed`: lines that this reader was too slow for. `changed` is called when rows may be others.
+    """
+
+    socket: str
+    changed: Callable[[], None]
+    heard: Callable[[Tags, Event, bytes], None]
+    state: Literal["joining", "live", "lost"] = "joining"
+    pid: int | None = None
+    since: float = 0.0
+    tries: int = 0
+    next_try: float = 0.0
+    missed: int = 0
+    client: Client | None = None
+    fold: LiveTree = attrs.field(factory=LiveTree)
+    hurry: trio.Event = attrs.field(factory=trio.Event)
+    _generation: str | None = None
+    _seqs: dict[str, int] = attrs.field(factory=dict)
+    _snapshots: list[AgentRow] = attrs.field(factory=list)
+    _expected: int = 0
+
+    @property
+    def roots(self) -> list[str]:
+        return list(dict.fromkeys(session.place.root_id for session in self.fold.sessions.values()))
+
+    def rows(self, now: float) -> list[AgentRow]:
+        return self.fold.rows(self.since if self.state == "lost" else now)
+
+    async def follow(self, client: Client) -> None:
+        """Until the connection ends. Raises HostGone, CommandFailed, msgspec.DecodeError."""
+        with trio.move_on_after(DEAD_AFTER_S) as joining:
+            hello = await client.call({"type": "hello"})
+            self.pid = hello["pid"] if isinstance(hello.get("pid"), int) else None
+            await self._subscribe(client)
+        if joining.cancelled_caught:
+            raise HostGone("the host does not answer")
+        self.client = client
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._beat, client, nursery.cancel_scope)
+            async for line in client.lines():
+                await self._take(client, line)
+            nursery.cancel_scope.cancel()
+
+    def leave(self, now: float) -> None:
+        """The connection has ended."""
+        if self.state != "lost":
+            self.since = now
+        self.client, self.state = None, "lost"
+        self.tries += 1
+
+    async def _subscribe(self, client: Client) -> None:
+        since = {"generation": self._generation, "seqs": self._seqs} if self._generation is not None else None
+        data = await client.call({"type": "subscribe", **({"since": since} if since is not None else {})})
+        self._generation, self._seqs = str(data["generation"]), dict(data["seqs"])
+        self._expected, self._snapshots = int(data["rows"]), []
+        if not self._expected:
+            self._joined()
+
+    def _joined(self) -> None:
+        self.state, self.tries = "live", 0
+        self.changed()
+
+    async def _take(self, client: Client, line: bytes) -> None:
+        if line.startswith(_SNAPSHOT):
+            self._snapshot(_head.decode(line).row)
+        elif line.startswith(_GAP):
+            self.missed += _head.decode(line).missed
+            self._generation = None
+            await self._subscribe(client)
+        elif not self._expected:  # else it is older than the snapshot that is on its way
+            taken = self.fold.take_line(line)
+            if taken is not None:
+                tags, event = taken
+                self._seqs[self.fold.sessions[tags.session_id].place.root_id] = tags.seq
+                self.heard(tags, event, line)
+                self.changed()
+
+    def _snapshot(self, row: AgentRow | None) -> None:
+        if row is not None:
+            self._snapshots.append(row)
+        self._expected -= 1
+        if self._expected == 0:
+            rows, self._snapshots = self._snapshots, []
+            self.fold.seed(rows)
+            self._joined()
+
+    async def _beat(self, client: Client, connection: trio.CancelScope) -> None:
+        """A host that says nothing for long is asked whether it is there."""
+        while True:
+            await trio.sleep(BEAT_S)
+            with trio.move_on_after(DEAD_AFTER_S - BEAT_S) as waiting:
+                await client.call({"type": "hello"})
+            if waiting.cancelled_caught:
+                connection.cancel()
+                return
