@@ -12,13 +12,14 @@ from actors.outbox import Outbox
 from actors.protocol.mail import REVIVING, ChildRested, ChildWoken, Emptied, Mail
 from store.entries import Known
 from store.events import Place
+from store.origins import RunOrigin
 from store.repair import Aggregates
 from store.usage import NOTHING, Spend
 
 
 @attrs.define(eq=False)
 class Row:
-    """One session. `below`: what its descendants were billed; `why` and `target_id`: how its spend is attributed.
+    """One session. `below`: what its descendants were billed; `origin` and `target_id`: how its spend is attributed.
 
     `founding`: entries with which its journal begins.
     `is_stored`: it has a journal; `outbox` is there once that is open; `nursery` holds the tasks of its children while its
@@ -46,7 +47,7 @@ class Row:
     turns: int = 0
     outcome: str = ""
     target_id: str | None = None
-    why: str = "spawn_task"
+    origin: RunOrigin = attrs.field(factory=RunOrigin)
     own: Spend = NOTHING
     below: Spend = NOTHING
     aggregates: Aggregates = attrs.field(factory=Aggregates)

@@ -11,6 +11,7 @@ from store.attribution import account
 from store.context import build_context
 from store.entries import ChildSettledEntry, ChildSpawnedEntry, CustomEntry
 from store.events import Place
+from store.origins import RunOrigin, first_origin
 from store.records import name_given
 from store.repair import Node, admitting_entry, aggregates, next_run, own_children, runs
 
@@ -47,7 +48,7 @@ def _child(tree: Tree, parent: Row, parent_node: Node, spawned: ChildSpawnedEntr
     admitting = admitting_entry(parent_node.records, spawned.tool_call_id)
     row.limits = {name: float(value) for name, value in spawned.limits.items() if isinstance(value, int | float)}
     row.target_id = None if admitting is None else admitting.id
-    row.why = "spawn_task" if spawned.tool_call_id else "direct_user"
+    row.origin = RunOrigin(first_origin(spawned.tool_call_id))
     tree.supervisor.directory.add(row)
     if node is None:
         # It cannot be read. What its parent was told of it holds.
@@ -73,6 +74,8 @@ def fill(row: Row, node: Node) -> None:
     ended = runs(node.records)
     row.own, row.below = spent.own, spent.children
     row.aggregates = aggregates(node)
+    for record in node.tree.own_records:
+        row.origin.take(record)
     row.runs, row.outcome = next_run(node.records) - 1, ended[-1].outcome if ended else ""
     row.is_stored = True
 
