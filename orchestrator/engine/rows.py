@@ -9,8 +9,9 @@ from actors.protocol.trial import GOAL_MARK
 from actors.tree import Tree
 from store.attribution import account
 from store.context import build_context
-from store.entries import ChildSettledEntry, ChildSpawnedEntry, CustomEntry
+from store.entries import ChildSettledEntry, ChildSpawnedEntry, CustomEntry, SessionStateEntry
 from store.events import Place
+from store.folding import ARCHIVED
 from store.origins import RunOrigin, first_origin
 from store.records import name_given
 from store.repair import Node, admitting_entry, aggregates, next_run, own_children, runs
@@ -78,6 +79,10 @@ def fill(row: Row, node: Node) -> None:
         row.origin.take(record)
     row.runs, row.outcome = next_run(node.records) - 1, ended[-1].outcome if ended else ""
     row.is_stored = True
+    states = [record.body() for record in node.tree.own_records if record.type == "session_state"]
+    row.is_gone = any(
+        isinstance(body, SessionStateEntry) and body.state.get("status") in ARCHIVED for body in states[-1:]
+    )
 
 
 def name_of(node: Node) -> str | None:
