@@ -1,0 +1,79 @@
+"""What is known of one session beside its work: names, places, limits, where it came from."""
+
+import msgspec
+
+from orchestrator.views.called import shown_text
+from orchestrator.views.rows import AgentRow
+from orchestrator.views.stored import Stored, members
+from orchestrator.views.text import one_line
+from store.entries import ChildSpawnedEntry, GitStateEntry
+from store.messages import UserMessage, text_of
+from store.records import message_in
+from store.repair import Node
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Label and text, in the order in which they are shown. `prompt`: the first one, whole."""
+
+    facts: tuple[tuple[str, str], ...]
+    prompt: str
+
+
+def facts(stored: Stored, session_id: str, row: AgentRow) -> Facts:
+    """Of a session of the tree. Raises KeyError."""
+    member = next((each for each in members(stored) if each.session_id == session_id), None)
+    if member is None:
+        raise KeyError(session_id)
+    node = member.node
+    found = {
+        "Session": session_id,
+        "Parent": member.parent_id,
+        "Root": stored.root_id,
+        "Model": row.model,
+        "Folder": row.cwd,
+        "Journal": row.path,
+        "Created": row.created,
+        "Last event": row.last_event_at,
+        "Host": f"pid {row.host_pid}" if row.host_pid is not None else None,
+        "Messages": None if row.message_count is None else str(row.message_count),
+        "Origin": _origin(member.spawned),
+        "Limits": _limits(member.spawned),
+        "Git": _git(node),
+        "Unrepaired": f"{stored.unrepaired} entries that a crash left out" if stored.unrepaired else None,
+    }
+    prompt = _prompt(node) or (member.spawned.prompt if member.spawned else "")
+    return Facts(
+        facts=tuple((label, one_line(text, 1_000)) for label, text in found.items() if text), prompt=shown_text(prompt)
+    )
+
+
+def _origin(spawned: ChildSpawnedEntry | None) -> str:
+    if spawned is None:
+        return "a prompt of a person"
+    return (
+        f"spawned by its parent, tool call {spawned.tool_call_id}" if spawned.tool_call_id else "spawned by its parent"
+    )
+
+
+def _limits(spawned: ChildSpawnedEntry | None) -> str | None:
+    if spawned is None or not spawned.limits:
+        return None
+    return ", ".join(f"{name} {value}" for name, value in spawned.limits.items())
+
+
+def _git(node: Node | None) -> str | None:
+    if node is None:
+        return None
+    told = [body.git for record in node.records if isinstance(body := record.body(), GitStateEntry)]
+    git = told[-1] if told else node.header.git
+    if not isinstance(git, dict):
+        return None
+    return " · ".join(str(git[name]) for name in ("branch", "commit", "repoUrl") if git.get(name)) or None
+
+
+def _prompt(node: Node | None) -> str:
+    for record in node.records if node else ():
+        message = message_in(record)
+        if isinstance(message, UserMessage):
+            return text_of(message.content)
+    return ""
