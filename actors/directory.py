@@ -12,16 +12,15 @@ from actors.outbox import Outbox
 from actors.protocol.mail import REVIVING, ChildRested, ChildWoken, Emptied, Mail
 from store.entries import Known
 from store.events import Place
-from store.origins import RunOrigin
 from store.repair import Aggregates
 from store.usage import NOTHING, Spend
 
 
 @attrs.define(eq=False)
 class Row:
-    """One session. `below`: what its descendants were billed; `origin` and `target_id`: how its spend is attributed.
+    """One session. `below`: what its descendants were billed; `why` and `target_id`: how its spend is attributed.
 
-    `is_gone`: it was deleted, and nobody of the family reaches it. `founding`: entries with which its journal begins.
+    `founding`: entries with which its journal begins.
     `is_stored`: it has a journal; `outbox` is there once that is open; `nursery` holds the tasks of its children while its
     own task runs.
     `runs` counts the runs that have ended; `is_running`: one is open, or about to be.
@@ -47,7 +46,7 @@ class Row:
     turns: int = 0
     outcome: str = ""
     target_id: str | None = None
-    origin: RunOrigin = attrs.field(factory=RunOrigin)
+    why: str = "spawn_task"
     own: Spend = NOTHING
     below: Spend = NOTHING
     aggregates: Aggregates = attrs.field(factory=Aggregates)
@@ -57,11 +56,6 @@ class Row:
     @property
     def id(self) -> str:
         return self.place.session_id
-
-    @property
-    def present(self) -> list[Row]:
-        """The children that have not been deleted."""
-        return [child for child in self.children if not child.is_gone]
 
     @property
     def total(self) -> Spend:

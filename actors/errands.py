@@ -29,7 +29,6 @@ from actors.protocol.tools import (
     WaitFor,
 )
 from actors.receipts import Slip
-from store.errors import StoreError
 from store.events import AgentMessage
 from store.size import context_tokens
 
@@ -63,10 +62,7 @@ class Errands:
                 child = self._child(name)
                 if isinstance(ended, Refused) or child is None:
                     return ended
-                try:
-                    self.supervisor.archive(child)
-                except (OSError, StoreError) as error:
-                    return Refused(f"{child.name} was stopped, and stays in the family: {error}")
+                child.is_gone = True
                 return Deleted(child.id, child.name)
             case FindModels(query):
                 return Models(self.supervisor.workshop.find_models(query))
@@ -94,10 +90,10 @@ class Errands:
 
     def _family(self) -> list[tuple[str, "Row"]]:
         family = [("parent", self.row.parent)] if self.row.parent is not None else []
-        family += [(child.name, child) for child in self.row.present]
+        family += [(child.name, child) for child in self.row.children if not child.is_gone]
         if self.row.parent is not None:
-            family += [(other.name, other) for other in self.row.parent.present if other is not self.row]
-        return family
+            family += [(other.name, other) for other in self.row.parent.children if other is not self.row]
+        return [(name, other) for name, other in family if other is not None]
 
     def _receivers(self, to: str) -> list["Row"]:
         found = [other for name, other in self._family() if to in {"all", name, other.id}]
@@ -135,7 +131,7 @@ class Errands:
     async def _end(self, name: str, command: Abort | Stop) -> HostAnswer | Refused:
         child = self._child(name)
         if child is None or child.is_gone:
-            known = ", ".join(other.name for other in self.row.present) or "none"
+            known = ", ".join(other.name for other in self.row.children if not other.is_gone) or "none"
             return Refused(f"no child is named {name!r}; children: {known}")
         if child.is_running:
             self.supervisor.directory.deliver(child, command)

@@ -7,7 +7,6 @@ import trio
 
 from actors.directory import Row
 from actors.flusher import Flushing
-from store.entries import Origin
 from store.errors import StoreError
 from store.usage import Spend
 
@@ -16,12 +15,11 @@ RETRY_WRITE_S = (0.05, 0.2, 0.5, 1.0, 2.0)
 
 @attrs.frozen
 class Bill:
-    """One billed entry of a session. `way`: its ancestors, each with the child through which it comes and why that ran."""
+    """One billed entry of a session."""
 
     row: Row
     entry_id: str
     spend: Spend
-    way: tuple[tuple[Row, Row, Origin], ...]
 
 
 @attrs.define(eq=False)
@@ -43,10 +41,9 @@ class Ledger:
         row.own = row.own + spend
         if row.parent is None:
             return
-        way = tuple((ancestor, child, child.origin.why) for ancestor, child in row.ancestors())
-        for ancestor, _, _ in way:
+        for ancestor, _ in row.ancestors():
             ancestor.below = ancestor.below + spend
-        self._bills.append(Bill(row, entry_id, spend, way))
+        self._bills.append(Bill(row, entry_id, spend))
         self._arrived.set()
 
     async def run(self) -> None:
@@ -73,8 +70,8 @@ class Ledger:
         for bill in bills:
             if not await self._is_durable(bill.row):
                 continue
-            for ancestor, child, why in bill.way:
-                if await self._attribute(ancestor, child, why, bill):
+            for ancestor, child in bill.row.ancestors():
+                if await self._attribute(ancestor, child, bill):
                     touched[ancestor.id] = ancestor
         for row in touched.values():
             await self._is_durable(row)
@@ -98,7 +95,7 @@ class Ledger:
         else:
             await trio.sleep(pause_s)
 
-    async def _attribute(self, ancestor: Row, child: Row, why: Origin, bill: Bill) -> bool:
+    async def _attribute(self, ancestor: Row, child: Row, bill: Bill) -> bool:
         if ancestor.outbox is None:
             return False
         body = ancestor.aggregates.attribution(
@@ -106,7 +103,7 @@ class Ledger:
             bill.spend,
             origin=(bill.row.id, bill.entry_id),
             child_session_id=child.id,
-            why=why,
+            why=child.why,
         )
         for pause_s in (*RETRY_WRITE_S, None):
             try:

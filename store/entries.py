@@ -246,4 +246,3 @@ MOVES_LEAF = frozenset(
     }
 )
 LEAF_MARK = "sapwood.leaf"
-AGENT_MESSAGE = "sapwood.message"

@@ -9,10 +9,8 @@ from actors.protocol.trial import GOAL_MARK
 from actors.tree import Tree
 from store.attribution import account
 from store.context import build_context
-from store.entries import ChildSettledEntry, ChildSpawnedEntry, CustomEntry, SessionStateEntry
+from store.entries import ChildSettledEntry, ChildSpawnedEntry, CustomEntry
 from store.events import Place
-from store.folding import ARCHIVED
-from store.origins import RunOrigin, first_origin
 from store.records import name_given
 from store.repair import Node, admitting_entry, aggregates, next_run, own_children, runs
 
@@ -49,7 +47,7 @@ def _child(tree: Tree, parent: Row, parent_node: Node, spawned: ChildSpawnedEntr
     admitting = admitting_entry(parent_node.records, spawned.tool_call_id)
     row.limits = {name: float(value) for name, value in spawned.limits.items() if isinstance(value, int | float)}
     row.target_id = None if admitting is None else admitting.id
-    row.origin = RunOrigin(first_origin(spawned.tool_call_id))
+    row.why = "spawn_task" if spawned.tool_call_id else "direct_user"
     tree.supervisor.directory.add(row)
     if node is None:
         # It cannot be read. What its parent was told of it holds.
@@ -75,14 +73,8 @@ def fill(row: Row, node: Node) -> None:
     ended = runs(node.records)
     row.own, row.below = spent.own, spent.children
     row.aggregates = aggregates(node)
-    for record in node.tree.own_records:
-        row.origin.take(record)
     row.runs, row.outcome = next_run(node.records) - 1, ended[-1].outcome if ended else ""
     row.is_stored = True
-    states = [record.body() for record in node.tree.own_records if record.type == "session_state"]
-    row.is_gone = any(
-        isinstance(body, SessionStateEntry) and body.state.get("status") in ARCHIVED for body in states[-1:]
-    )
 
 
 def name_of(node: Node) -> str | None:
