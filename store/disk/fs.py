@@ -14,7 +14,7 @@ from store.errors import JournalRefused
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
-_CHUNK_BYTES = 64 << 20
+_CHUNK_BYTES = 1 << 30
 
 
 class Stat(msgspec.Struct, frozen=True):

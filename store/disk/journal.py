@@ -20,6 +20,7 @@ from store.wire import encode
 RECORD_LIMIT_BYTES = 64 << 20
 
 _DAMAGE_SHOWN = 5
+_OPENS, _QUOTES, _CLOSES = b'{"}'
 _APPENDING = os.O_RDWR | os.O_APPEND
 
 
@@ -309,9 +310,10 @@ def read_journal(fs: Fs, path: Path, session_id: str) -> Recovery:
 
 def _check_bodies(path: Path, bodies: Sequence[bytes]) -> None:
     for body in bodies:
-        if len(body) > RECORD_LIMIT_BYTES:
-            raise StoreError(f"{path}: expected a record of at most {RECORD_LIMIT_BYTES} bytes, found {len(body)}")
-        if not body.startswith(b'{"') or not body.endswith(b"}") or b"\n" in body:
+        size = len(body)
+        if size > RECORD_LIMIT_BYTES:
+            raise StoreError(f"{path}: expected a record of at most {RECORD_LIMIT_BYTES} bytes, found {size}")
+        if size < 3 or body[0] != _OPENS or body[1] != _QUOTES or body[-1] != _CLOSES or b"\n" in body:
             raise StoreError(f"{path}: expected a JSON object on one line, found {body[:80]!r}")
 
 

@@ -9,6 +9,8 @@ from store.disk.fs import Fs
 from store.disk.journal import RECORD_LIMIT_BYTES
 from store.entries import FRAMING, VERSION, Header
 from store.frame import FRAME_BYTES, Frame, body, check, seed
+from store.index import quick_record
+from store.records import Record
 
 _CHUNK_BYTES = 256 << 10  # so that a chunk is still in the processor's cache when its lines are looked at
 _LINE_LIMIT_BYTES = RECORD_LIMIT_BYTES + FRAME_BYTES
@@ -73,6 +75,12 @@ class Scan:
             self.trouble = "no record"
         if durable > self.next_seq:
             self.trouble = f"records {self.next_seq} to {durable - 1} were acknowledged and are missing"
+
+    def records(self, fs: Fs, fd: int, size: int) -> Iterator[Record]:
+        """The entries among them; the header is in `header` by then. A line that checks itself and is no entry is passed over."""
+        for offset, line in self.lines(fs, fd, size):
+            if offset and (record := quick_record(body(line))) is not None:
+                yield record
 
     def _fault(self, frame: Frame | None, seq: int, epoch: int, line: bytes) -> str:
         if frame is None:

@@ -34,6 +34,11 @@ CASES: dict[str, Callable[[int], list[Row]]] = {
 ROUNDS, QUICK_ROUNDS = 7, 3
 
 
+def told(name: str) -> str:
+    """What a case is about, in one line."""
+    return str(CASES[name].__doc__).partition("\n")[0]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these cases")
@@ -46,11 +51,11 @@ def main() -> int:
     names = given.names or list(CASES)
     if given.list:
         for name in names:
-            print(f"{name}  {CASES[name].__doc__}")
+            print(f"{name}  {told(name)}")
         return 0
     rows: list[Row] = []
     for name in names:
-        print(f"{name}: {CASES[name].__doc__} …", file=sys.stderr, flush=True)
+        print(f"{name}: {told(name)} …", file=sys.stderr, flush=True)
         rows += CASES[name](QUICK_ROUNDS if given.quick else ROUNDS)
     for line in table(rows):
         print(line)
