@@ -23,6 +23,7 @@ COMMANDS = {
     ),
     "events": ("orchestrator.cli.events", "Event streams: replay a stored tree, follow live ones, validate a stream."),
     "models": ("orchestrator.cli.models", "Models that can be named, with their windows and prices."),
+    "doctor": ("orchestrator.cli.doctor", "What is wrong with the home: dead sockets, lost sessions …; mends it."),
     "demo": ("orchestrator.cli.demo", "A scripted tree on the folder that it is started in: no key, no network."),
 }
 

@@ -51,7 +51,7 @@ class CatalogFile:
         was_kept, self.is_kept, self.connection = self.is_kept, False, _memory()
         if was_kept and _is_corrupt(error) and not self._was_made_anew:
             self._was_made_anew = True
-            self._remove()
+            remove(self.home)
             self._open_kept()
         self._prepare()
 
@@ -81,7 +81,7 @@ class CatalogFile:
                     connection.close()
                 if not _is_corrupt(error):
                     return
-            self._remove()
+            remove(self.home)
 
     def _connected(self) -> sqlite3.Connection:
         fs, path = self.home.fs, self.home.catalog_path
@@ -121,11 +121,32 @@ class CatalogFile:
             raise
         db.execute("COMMIT")
 
-    def _remove(self) -> None:
-        path = self.home.catalog_path
-        for each in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
-            with suppress(OSError):
-                self.home.fs.unlink(each)
+
+def trouble(home: Home) -> str | None:
+    """What is wrong with the file, which is left as it is. None: nothing, or there is none. Raises OSError."""
+    path = home.catalog_path
+    try:
+        home.fs.lstat(path)
+        connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+    except FileNotFoundError:
+        return None
+    except sqlite3.Error as error:
+        return str(error)
+    try:
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        return str(error)
+    finally:
+        connection.close()
+    return None if found == "ok" else str(found)
+
+
+def remove(home: Home) -> None:
+    """Whoever asks next makes it anew. Raises nothing: at worst it stays."""
+    path = home.catalog_path
+    for each in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+        with suppress(OSError):
+            home.fs.unlink(each)
 
 
 def _memory() -> sqlite3.Connection:

@@ -35,10 +35,11 @@ class Owner(Wire, frozen=True, kw_only=True):
 
 
 class Liveness(msgspec.Struct, frozen=True):
-    """Whether a tree has a living owner. `pid`: of the owner that the lock file names, dead or alive."""
+    """Whether a tree has a living owner. `pid`: of the owner that the lock file names, dead or alive. `has_let_go`: it said so."""
 
     state: Literal["alive", "dead", "unknown"]
     pid: int | None = None
+    has_let_go: bool = False
 
 
 @attrs.define(eq=False)
@@ -124,7 +125,9 @@ def liveness(fs: Fs, home: Home, root_id: str) -> Liveness:
         fs.close(fd)
     if owner is None:
         return Liveness("unknown")
-    return Liveness("dead" if owner.released else _state(fs, owner), owner.pid)
+    if owner.released:
+        return Liveness("dead", owner.pid, has_let_go=True)
+    return Liveness(_state(fs, owner), owner.pid)
 
 
 def _state(fs: Fs, owner: Owner) -> Literal["alive", "dead", "unknown"]:

@@ -110,7 +110,7 @@ def test_an_owner_that_let_go_is_dead_and_leaves_the_tree_free() -> None:
     fs = machine()
     acquire(fs).release()
 
-    assert liveness(fs, home(fs), ROOT) == Liveness("dead", os.getpid())
+    assert liveness(fs, home(fs), ROOT) == Liveness("dead", os.getpid(), has_let_go=True)
     assert list(fs.fds) == []
 
 
@@ -166,7 +166,7 @@ def test_without_proc_nothing_is_certain() -> None:
 
     assert liveness(fs, home(fs), ROOT) == Liveness("unknown", os.getpid())
     lock.release()
-    assert liveness(fs, home(fs), ROOT) == Liveness("dead", os.getpid())
+    assert liveness(fs, home(fs), ROOT) == Liveness("dead", os.getpid(), has_let_go=True)
 
 
 def test_a_lock_file_that_cannot_be_read_says_nothing() -> None:
