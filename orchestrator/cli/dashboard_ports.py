@@ -1,0 +1,165 @@
+"""The dashboard's ports on real things: hosts that are watched, journals in the home, commands to hosts."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, TypeVar
+
+import attrs
+import trio
+
+from orchestrator.cli.common import tree_with
+from orchestrator.cli.sessions_edit import opened
+from orchestrator.cli.stored_trees import StoredTrees
+from orchestrator.engine.client import CommandFailed, HostGone
+from orchestrator.engine.errors import EngineError
+from orchestrator.engine.watch import NobodyRunsIt, Watch
+from orchestrator.views.feed import Feed
+from orchestrator.views.rows import AgentRow
+from orchestrator.views.stored import Stored
+from orchestrator.web.ports import HostEnded, Missed, News, Order, Refused, Told, Wrote
+from store.disk.forest import read_header, read_node
+from store.disk.home import Home
+from store.entries import Header
+from store.errors import BadId
+from store.events import Event, MessageUpdate, Tags, TextDelta
+from store.times import unix_s
+
+T = TypeVar("T")
+
+
+@attrs.define(eq=False)
+class WatchedForest:
+    """All hosts of the home as one forest, and their events as lines of the feed."""
+
+    watch: Watch
+    stored: StoredTrees
+    feed: Feed = attrs.field(factory=Feed)
+    _batch: list[News] = attrs.field(factory=list)
+    _ended: int = 0
+    _missed: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self.watch.heard.append(self._hear)
+
+    @property
+    def left_out(self) -> int:
+        return self.stored.left_out
+
+    def rows(self) -> Sequence[AgentRow]:
+        return self.watch.rows()
+
+    def show_all(self) -> None:
+        self.stored.shows_all = True
+        self.watch.read_again()
+
+    async def news(self) -> AsyncIterator[Sequence[News]]:
+        while True:
+            await self.watch.changed()
+            batch, self._batch = self._batch, []
+            yield [*batch, *self._of_hosts()]
+
+    def _of_hosts(self) -> list[News]:
+        """What is told of hosts as a whole: lines that they dropped, and their ends."""
+        told: list[News] = []
+        missed = sum(link.missed for link in self.watch.links.values())
+        if missed > self._missed:
+            told.append(Missed(missed - self._missed))
+        self._missed = missed
+        for host in self.watch.ended[self._ended :]:
+            told.append(HostEnded(host.pid, host.at, host.roots))
+        self._ended = len(self.watch.ended)
+        return told
+
+    def _hear(self, tags: Tags, event: Event, line: bytes) -> None:
+        if isinstance(event, MessageUpdate):
+            delta = event.assistant_message_event
+            if isinstance(delta, TextDelta):
+                self._batch.append(Wrote(tags.session_id, event.message_id, delta.delta))
+            return
+        at = unix_s(tags.at) or 0.0
+        for each in self.feed.take(tags.session_id, event):
+            self._batch.append(Told(tags.session_id, tags.seq, at, each))
+
+
+@attrs.frozen
+class WatchedJournals:
+    """Reads for the detail pane. Readers take no lock and disturb nobody."""
+
+    home: Home
+
+    async def session(self, session_id: str) -> Stored:
+        return await _in_thread(self._session, session_id)
+
+    async def tree(self, session_id: str) -> Stored:
+        return await _in_thread(self._tree, session_id)
+
+    def _session(self, session_id: str) -> Stored:
+        node, trouble = read_node(self.home.fs, self.home, self._header(session_id).id)
+        if node is None:
+            raise KeyError(session_id)
+        return Stored(session_id, {session_id: node}, "unknown", troubles={session_id: trouble} if trouble else {})
+
+    def _tree(self, session_id: str) -> Stored:
+        return tree_with(self.home, self._header(session_id))
+
+    def _header(self, session_id: str) -> Header:
+        """Raises KeyError, also for what no session can be called."""
+        try:
+            header = read_header(self.home.fs, self.home, session_id)
+        except (BadId, FileNotFoundError):
+            header = None
+        if header is None:
+            raise KeyError(session_id)
+        return header
+
+
+async def _in_thread(read: Callable[[str], T], session_id: str) -> T:
+    try:
+        return await trio.to_thread.run_sync(read, session_id)
+    except EngineError as error:
+        raise OSError(str(error)) from error
+
+
+@attrs.frozen
+class WatchedHands:
+    """Gives the command to the host that runs the session; names and archives are kept in the store where none does."""
+
+    home: Home
+    watch: Watch
+
+    async def do(self, order: Order) -> None:
+        try:
+            await self.watch.call(order.session_id, command_of(order))
+        except NobodyRunsIt:
+            await self._in_store(order)
+        except (CommandFailed, HostGone) as error:
+            raise Refused(str(error)) from error
+        self.watch.read_again()
+
+    async def _in_store(self, order: Order) -> None:
+        if order.verb not in {"rename", "archive", "unarchive"}:
+            raise Refused(f"no host runs it: sapwood run -r {order.session_id[-8:]}")
+        try:
+            await trio.to_thread.run_sync(self._append, order)
+        except EngineError as error:
+            raise Refused(str(error)) from error
+
+    def _append(self, order: Order) -> None:
+        with opened(self.home, order.session_id) as manager:
+            if order.verb == "rename":
+                manager.append_session_info(order.text)
+            else:
+                manager.append_session_state({"status": "archived" if order.verb == "archive" else "active"})
+
+
+def command_of(order: Order) -> dict[str, Any]:
+    """The command of the control protocol."""
+    match order.verb:
+        case "message" | "answer":
+            return {"type": "prompt", "message": order.text, "streamingBehavior": "followUp"}
+        case "steer":
+            return {"type": "prompt", "message": order.text, "streamingBehavior": "steer"}
+        case "rename":
+            return {"type": "set_session_name", "name": order.text}
+        case "archive" | "unarchive":
+            return {"type": "archive", "archived": order.verb == "archive"}
+    return {"type": order.verb}
