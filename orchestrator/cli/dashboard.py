@@ -1,5 +1,6 @@
 """`sapwood dashboard`: the agents in a browser."""
 
+import signal
 import tempfile
 import webbrowser
 from pathlib import Path
@@ -8,7 +9,6 @@ import click
 import trio
 
 from orchestrator.cli.common import echo_lines, home_from_env, told
-from orchestrator.cli.signals import until_signal
 from orchestrator.cli.stored_trees import StoredTrees
 from orchestrator.engine.errors import EngineError, WrongUsage
 from orchestrator.engine.watch import Watch
@@ -56,11 +56,16 @@ def command(port: int, is_open: bool, read_only: bool) -> None:
             nursery.start_soon(watch.run)
             if is_open:
                 nursery.start_soon(_open, home, server.door.address)
-            await server.run(until_signal)
+            await server.run(_until_told_to_end)
             nursery.cancel_scope.cancel()
 
     echo_lines([server.door.address, "Ctrl-C ends the dashboard, and no agent."])
     trio.run(serve)
+
+
+async def _until_told_to_end() -> None:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as received:
+        await anext(aiter(received))
 
 
 async def _open(home: Home, address: str) -> None:

@@ -20,7 +20,7 @@ from store.disk.forest import read_header, read_node
 from store.disk.home import Home
 from store.entries import Header
 from store.errors import BadId
-from store.events import Event, MessageUpdate, Tags, TextDelta
+from store.events import Event, MessageUpdate, Tags, TextDelta, TurnStart
 from store.times import unix_s
 
 T = TypeVar("T")
@@ -75,9 +75,16 @@ class WatchedForest:
             if isinstance(delta, TextDelta):
                 self._batch.append(Wrote(tags.session_id, event.message_id, delta.delta))
             return
+        if tags.session_id not in self.feed.turns:
+            self.feed.turns[tags.session_id] = self._turns(tags.session_id) - isinstance(event, TurnStart)
         at = unix_s(tags.at) or 0.0
         for each in self.feed.take(tags.session_id, event):
             self._batch.append(Told(tags.session_id, tags.seq, at, each))
+
+    def _turns(self, session_id: str) -> int:
+        """As its host counts them: the session may be older than this dashboard."""
+        folds = [link.fold.sessions.get(session_id) for link in self.watch.links.values()]
+        return next((fold.turns or 0 for fold in folds if fold is not None), 0)
 
 
 @attrs.frozen

@@ -16,6 +16,7 @@ from orchestrator.views.text import sanitize_terminal
 COMMANDS = {
     "run": ("orchestrator.cli.run", "Run a tree of agents until it is quiet (what sapwood does without a command)."),
     "agents": ("orchestrator.cli.agents", "The agents view: the trees of sessions, one row each."),
+    "dashboard": ("orchestrator.cli.dashboard", "The agents in a browser, live, with what can be done to them."),
     "usage": ("orchestrator.cli.usage", "Own and total tokens and cost, per session of a tree."),
     "sessions": (
         "orchestrator.cli.sessions",

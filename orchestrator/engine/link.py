@@ -57,7 +57,7 @@ class Link:
     def roots(self) -> list[str]:
         return list(dict.fromkeys(session.place.root_id for session in self.fold.sessions.values()))
 
-    def rows(self, now: float) -> list[AgentRow]:
+    def rows(self, now: float | None) -> list[AgentRow]:
         return self.fold.rows(self.since if self.state == "lost" else now)
 
     async def follow(self, client: Client) -> None:

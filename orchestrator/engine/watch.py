@@ -73,8 +73,11 @@ class Watch:
         """Return when something is another than it was when this was called."""
         await self._news.wait()
 
-    def rows(self, now: float) -> list[AgentRow]:
-        """All rows, the oldest tree first, parents before children. Of a host that does not answer the last known state."""
+    def rows(self, now: float | None = None) -> list[AgentRow]:
+        """All rows, the oldest tree first, parents before children. Of a host that does not answer the last known state.
+
+        Without `now` clocks stand, and a row that did not change is the same object as before.
+        """
         trees: dict[str, list[AgentRow]] = {}
         for link in self.links.values():
             for row in link.rows(now):

@@ -66,8 +66,7 @@ class Door:
         if origin not in ({self.origin} if method == "POST" else {None, self.origin}):
             return "the Origin is not ours"
         is_page = not path.startswith("/api/")
-        allowed_sites = {None, "same-origin"} | ({"none"} if is_page else set())
-        if headers.get("sec-fetch-site") not in allowed_sites:
+        if headers.get("sec-fetch-site") not in {None, "same-origin"} and not (is_page and _is_visit(method, headers)):
             return "the request comes from another site"
         if method == "POST" and headers.get("content-type") != "application/json":
             return "expected the content type application/json"
@@ -82,3 +81,11 @@ class Door:
     def _has_pass(self, cookies: str) -> bool:
         given = dict(part.strip().partition("=")[::2] for part in cookies.split(";"))
         return hmac.compare_digest(given.get(self.cookie_name, "").encode(), self.pass_.encode())
+
+
+def _is_visit(method: str, headers: Mapping[str, str]) -> bool:
+    """Whether a person goes to the page: types its address, or follows a link to it. It cannot be framed."""
+    return method == "GET" and (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == (
+        "navigate",
+        "document",
+    )

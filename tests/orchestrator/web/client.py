@@ -1,7 +1,7 @@
 """The dashboard without a browser: raw requests, and its stream of events read as a page reads it."""
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -94,3 +94,29 @@ async def stream(door: Door, since: str = "") -> AsyncIterator[Stream]:
     async with await trio.open_tcp_stream("127.0.0.1", door.port) as connection:
         await connection.send_all((http.send(request) or b"") + (http.send(h11.EndOfMessage()) or b""))
         yield Stream(connection, http)
+
+
+@attrs.define(eq=False)
+class Rows:
+    """The rows as a page keeps them, from the frames of a stream."""
+
+    told: Stream
+    rows: dict[str, dict[str, Any]] = attrs.field(factory=dict)
+
+    @property
+    def by_name(self) -> dict[str, dict[str, Any]]:
+        return {row["name"]: row for row in self.rows.values()}
+
+    async def until(
+        self, is_so: Callable[[dict[str, dict[str, Any]]], object], patience_s: float = 40
+    ) -> dict[str, Any]:
+        """Read on until it is so of the rows by name; returns them."""
+        with trio.fail_after(patience_s):
+            while not is_so(self.by_name):
+                frame = await self.told.frame()
+                if frame.event in {"rows", "patch"}:
+                    for key, members in frame.data.get("rows", {}).items():
+                        self.rows.setdefault(key, {}).update(members)
+                    for key in frame.data.get("gone", ()):
+                        self.rows.pop(key, None)
+        return self.by_name

@@ -21,12 +21,21 @@ def test_our_own_page_is_let_in() -> None:
     assert DOOR.refusal("GET", "/api/stream", GOOD) is None
 
 
-def test_a_person_may_type_the_address() -> None:
-    typed = {"host": "127.0.0.1:4747", "sec-fetch-site": "none"}
+@pytest.mark.parametrize("site", ["none", "cross-site"])
+def test_a_person_may_type_the_address_or_follow_a_link_to_the_page(site: str) -> None:
+    visit = {
+        "host": "127.0.0.1:4747",
+        "sec-fetch-site": site,
+        "sec-fetch-mode": "navigate",
+        "sec-fetch-dest": "document",
+    }
 
-    assert DOOR.refusal("GET", "/", typed) is None
-    assert DOOR.refusal("GET", "/main.js", typed) is None
-    assert DOOR.refusal("GET", "/api/stream", typed) is not None
+    assert DOOR.refusal("GET", "/", visit) is None
+    assert DOOR.refusal("GET", "/api/stream", visit) is not None
+    assert (
+        DOOR.refusal("GET", "/main.js", {**visit, "sec-fetch-mode": "no-cors", "sec-fetch-dest": "script"}) is not None
+    )
+    assert DOOR.refusal("GET", "/", {**visit, "sec-fetch-dest": "iframe"}) is not None
 
 
 def test_the_token_is_brought_without_a_cookie() -> None:
