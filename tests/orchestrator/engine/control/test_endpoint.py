@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from orchestrator.engine.client import Client, HostGone, hosts
 from orchestrator.engine.control import endpoint as endpoints
@@ -96,3 +97,13 @@ async def test_a_run_without_a_place_for_its_socket_goes_on(tmp_path: Path) -> N
     async with live_host(tmp_path) as live:
         assert await hosts(live.host.home) == []
         assert live.planted.tree.takes_work
+
+
+async def test_who_goes_with_lines_unread_takes_nobody_along(tmp_path: Path) -> None:
+    async with live_host(tmp_path) as live:
+        for _ in range(5):
+            async with await trio.open_unix_socket(live.path) as stream:
+                await stream.send_all(b'{"id":1,"type":"hello"}\n')
+                await trio.testing.wait_all_tasks_blocked()
+        async with live.connected() as client:
+            assert (await client.call({"type": "hello"}))["hostId"] == live.host.id
