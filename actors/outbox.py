@@ -267,8 +267,7 @@ class Outbox:
     def end_loop(self, *, will_retry: bool = False) -> None:
         if self._loop is not None:
             messages, self._loop = self._loop, None
-            # A list: an empty tuple is the default, which is left out, and consumers count on the member.
-            self.publish(AgentEnd(messages=messages, will_retry=will_retry))  # type: ignore[arg-type]
+            self.publish(AgentEnd(messages=tuple(messages), will_retry=will_retry))
 
     def settle(self, outcome: str, *, is_aborted: bool) -> None:
         self.publish(AgentSettled(aborted=is_aborted, outcome=outcome))

@@ -38,7 +38,7 @@ class AgentStart(Body, frozen=True, kw_only=True, tag="agent_start"):
 class AgentEnd(Body, frozen=True, kw_only=True, tag="agent_end"):
     """One loop has ended; the run may go on."""
 
-    messages: tuple[msgspec.Raw, ...] = msgspec.field(default_factory=tuple)
+    messages: tuple[msgspec.Raw, ...]
     will_retry: bool
 
 
