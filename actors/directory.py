@@ -10,6 +10,7 @@ import trio
 from actors.mailbox import Mailbox
 from actors.outbox import Outbox
 from actors.protocol.mail import REVIVING, ChildRested, ChildWoken, Emptied, Mail
+from actors.run_time import RunTime
 from store.entries import Known
 from store.events import Place
 from store.repair import Aggregates
@@ -49,6 +50,7 @@ class Row:
     why: str = "spawn_task"
     own: Spend = NOTHING
     below: Spend = NOTHING
+    time: RunTime | None = None
     aggregates: Aggregates = attrs.field(factory=Aggregates)
     children: list[Row] = attrs.field(factory=list)
     _to_start: list[Row] = attrs.field(factory=list)
@@ -60,6 +62,11 @@ class Row:
     @property
     def total(self) -> Spend:
         return self.own + self.below
+
+    @property
+    def turns_below(self) -> int:
+        """Its turns, with those of all below it."""
+        return self.turns + sum(child.turns_below for child in self.children)
 
     @property
     def status(self) -> str:

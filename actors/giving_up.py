@@ -118,6 +118,7 @@ class GivingUp:
 
     def _tell(self, settled: RunSettledEntry, text: str) -> None:
         row = self.row
+        self.supervisor.run_ended(row)
         is_aborted = settled.outcome == "aborted" or (self.in_hand is not None and self.in_hand.is_aborted)
         self.supervisor.sink.publish(row.place, AgentSettled(aborted=is_aborted, outcome=settled.outcome))
         row.runs, row.outcome, row.is_running = settled.run, settled.outcome, False

@@ -1,6 +1,7 @@
 """A session's task: owns the mailbox and the nursery of its children. Incarnations come and go inside it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import attrs
 import trio
@@ -16,6 +17,7 @@ from actors.protocol.mail import Abort, Emptied, Mail, Stop
 from actors.protocol.questions import Crashed, Escalate
 from actors.protocol.restore import restore
 from actors.protocol.state import TurnState
+from actors.run_time import RunTime
 from actors.session import CLOSING_TRIES, ClosingFailed, SessionLoop, write_pause_s
 from actors.supervisor import Supervisor
 from store.entries import VERSION, Header, ModelChangeEntry
@@ -41,9 +43,10 @@ class Holder:
             async with trio.open_nursery() as nursery:
                 # Caught in here: an error that left this block would cancel the children.
                 try:
-                    is_new = await self._ready()
-                    self.supervisor.directory.opened(self.row, nursery)
-                    await self._incarnations(is_new=is_new)
+                    with self._timed(nursery):
+                        is_new = await self._ready()
+                        self.supervisor.directory.opened(self.row, nursery)
+                        await self._incarnations(is_new=is_new)
                 except ClosingFailed as error:
                     self.supervisor.failure = str(error)
                     await self._give_up(f"its closing records could not be written: {error}")
@@ -57,6 +60,32 @@ class Holder:
             self.row.has_task = False
             raise
         self.supervisor.directory.rest(self.row)
+
+    @contextmanager
+    def _timed(self, nursery: trio.Nursery) -> Iterator[None]:
+        """While inside, a run ends as timed out when its time is over, with all below it. Restarts win no time."""
+        row = self.row
+        if row.time is None and "timeout_s" in row.limits:
+            row.time = RunTime(row.limits["timeout_s"])
+        if row.time is None:
+            yield
+            return
+        if row.is_running:
+            row.time.begin()
+        watch = trio.CancelScope()
+        nursery.start_soon(self._expire, row.time, watch)
+        try:
+            yield
+        finally:
+            watch.cancel()
+
+    async def _expire(self, time: RunTime, watch: trio.CancelScope) -> None:
+        option = "; raise it with --timeout" if self.row.parent is None else ""
+        with watch:
+            while True:
+                await time.over()
+                reason = f"its time of {time.limit_s:g} s is over{option}"
+                self.supervisor.directory.deliver(self.row, Abort(reason, "timed_out"))
 
     # The journal
 
@@ -195,6 +224,8 @@ class Holder:
                     await self._perform(performer, effects)
                     row.mailbox.put_back(self._abort_in_hand())
                     row.mailbox.put(Emptied())
+                # A call that the incarnation before this one was granted and never made.
+                self.supervisor.withdraw(row)
                 loop = SessionLoop(row.mailbox, performer.perform, state.with_(number=number), self._may_close)
                 try:
                     await loop.run()

@@ -1,17 +1,22 @@
 """One model call: what must be durable first, a slot, the request, chunks to the stream, one signal at the end."""
 
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
+import attrs
 import msgspec
 import trio
 
+from actors.protocol.budgets import Estimate, estimated
+from actors.protocol.effects import CallModel
 from actors.protocol.mail import ModelEnded, ModelFailed
 from actors.protocol.model import Chunk, Hear, Model, ModelFailure, ModelRequest, ReplyEnd
+from actors.protocol.questions import MayCall
 from actors.reply import Reply
 from store.context import build_context, for_model
 from store.errors import StoreError
 from store.events import Diagnostic
+from store.size import answered_tokens, context_tokens, guessed, message_chars
 from store.times import unix_ms
 from store.wire import encode
 
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
 
 
 async def call_model(
-    supervisor: "Supervisor", row: "Row", outbox: "Outbox", work: int, call: int, scope: trio.CancelScope
+    supervisor: "Supervisor", row: "Row", outbox: "Outbox", effect: CallModel, scope: trio.CancelScope
 ) -> ModelEnded | ModelFailed:
     """Make the call; `scope` cancels it. The one signal holds what came, whatever happened."""
     model, info = supervisor.workshop.model(row.model)
@@ -35,36 +40,89 @@ async def call_model(
         outbox.show_reply(reply, reply.take(chunk))
 
     end: ReplyEnd | ModelFailure | None = None
-    with scope:
+    claim = ClaimedCall(supervisor, row, effect.claim, reply)
+    with scope, claim:
         try:
             # The prompt is durable before the provider sees it.
             await outbox.durable()
         except StoreError as error:
             end = ModelFailure("invalid_request", f"the prompt could not be made durable: {error}")
         if end is None:
-            request = _request(supervisor, row, outbox, call)
+            request = with_bounds(_request(supervisor, row, outbox, effect.call), effect.max_output)
+            if effect.is_last:
+                request = msgspec.structs.replace(request, tools=())
             speaker = supervisor.workshop.speaker(row)
             if speaker is not None:
                 end = await speaker.call(request, hear)
             else:
-                end = await admitted_call(supervisor, row, model, request, hear)
+                end = await claim.call(model, request, hear)
     if reply.refused_usage:
         outbox.publish(Diagnostic(level="warning", code="usage", text=reply.refused_usage))
-    return _signal(work, reply, outbox, end, clock.steady_s())
+    return _signal(effect.work, reply, outbox, end, clock.steady_s())
 
 
-async def admitted_call(
-    supervisor: "Supervisor", row: "Row", model: Model, request: ModelRequest, hear: Hear
-) -> ReplyEnd | ModelFailure:
-    """The call itself, once there is a slot of the live children (the root needs none) and the provider's gate is open."""
-    gate = supervisor.gates.of(request.model.provider)
-    async with AsyncExitStack() as stack:
-        if row.place.depth:
-            await stack.enter_async_context(supervisor.slots.hold(row.id))
-        await stack.enter_async_context(gate.entered())
-        end = await model.call(request, hear)
-    gate.heard(end if isinstance(end, ModelFailure) else None)
-    return end
+@attrs.define
+class ClaimedCall:
+    """A call for which `claim` was granted: when it is left, however that comes about, the claim is settled."""
+
+    supervisor: "Supervisor"
+    row: "Row"
+    claim: int
+    reply: Reply
+    _is_made: bool = False
+    _end: ReplyEnd | ModelFailure | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        used = self.reply.used(self._end) if self._is_made else None
+        self.supervisor.call_ended(self.row, self.claim, used)
+
+    async def call(self, model: Model, request: ModelRequest, hear: Hear) -> ReplyEnd | ModelFailure:
+        """The call itself, once there is a slot of the live children (the root needs none) and the provider's gate is open."""
+        gate = self.supervisor.gates.of(request.model.provider)
+        async with AsyncExitStack() as stack:
+            if self.row.place.depth:
+                await stack.enter_async_context(self.supervisor.slots.hold(self.row.id))
+            await stack.enter_async_context(gate.entered())
+            self._is_made = True
+            end = self._end = await model.call(request, hear)
+        gate.heard(end if isinstance(end, ModelFailure) else None)
+        return end
+
+
+def with_bounds(request: ModelRequest, max_output: int) -> ModelRequest:
+    """The request, for an answer of so many tokens at the most; 0: as many as the model likes."""
+    if not max_output:
+        return request
+    return msgspec.structs.replace(request, model=msgspec.structs.replace(request.model, max_output=max_output))
+
+
+def with_sizes(supervisor: "Supervisor", row: "Row", outbox: "Outbox", question: MayCall) -> MayCall:
+    """The question, with how full the context is, and what the call will take where somebody has set a limit."""
+    _, info = supervisor.workshop.model(row.model)
+    is_paid = supervisor.has_budget(row)
+    path = outbox.tree.path() if info.context_window or is_paid else []
+    tokens = context_tokens(path) or 0
+    estimate = Estimate(0, 0)
+    if is_paid:
+        asked = max(tokens, request_tokens(_request(supervisor, row, outbox, 0)))
+        estimate = estimated(info, asked + guessed(question.incoming_chars))
+    return msgspec.structs.replace(
+        question,
+        context_tokens=tokens,
+        answered_tokens=answered_tokens(path) if question.passes else None,
+        window=info.context_window,
+        model=row.model,
+        estimate=estimate,
+    )
+
+
+def request_tokens(request: ModelRequest) -> int:
+    """About how many tokens a request holds, its instructions and tools included."""
+    chars = len(request.system) + sum(len(encode(spec)) for spec in request.tools)
+    return guessed(chars + sum(message_chars(message) for message in request.messages))
 
 
 def _request(supervisor: "Supervisor", row: "Row", outbox: "Outbox", call: int) -> ModelRequest:

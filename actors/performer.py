@@ -11,7 +11,7 @@ from actors.directory import Row
 from actors.errands import Errands
 from actors.gate_run import GateRun
 from actors.in_turn import InTurn, in_turns
-from actors.model_call import call_model
+from actors.model_call import call_model, with_sizes
 from actors.outbox import Outbox, Written
 from actors.protocol.effects import (
     AbortChildren,
@@ -22,11 +22,13 @@ from actors.protocol.effects import (
     CancelTimer,
     CancelWork,
     Consult,
+    Disown,
     DrainLedger,
     Effect,
     EndLoop,
     EndTools,
     EndTurn,
+    KeepTime,
     PublishEvent,
     RefuseMail,
     ReportRunning,
@@ -39,16 +41,16 @@ from actors.protocol.effects import (
     StartTurn,
     Summarise,
     UseModel,
+    Withdraw,
 )
 from actors.protocol.mail import REVIVING, Abort, ChildEnded, Directed, LedgerDrained, Signal, TimerFired
-from actors.protocol.questions import Admit, MayCall, MaySettle, Question
-from actors.protocol.rules.ending import not_run
+from actors.protocol.questions import MayCall, MaySettle, Question
+from actors.protocol.rules.batch import not_run
 from actors.protocol.tools import (
     FamilyAnswer,
     FamilyRequest,
     HostAnswer,
     HostRequest,
-    Spawn,
 )
 from actors.summary import Summary
 from actors.supervisor import Supervisor
@@ -57,7 +59,6 @@ from store.entries import Known, MailEntry, MessageEntry
 from store.events import AgentMessage, AutoRetryEnd, AutoRetryStart, CompactionEnd, CompactionStart, GateEnd, GateStart
 from store.messages import AssistantMessage, ToolCall
 from store.repair import SETTLED_TEXT_BYTES, bounded
-from store.size import answered_tokens, context_tokens
 from store.wire import encode
 
 SPAWNS = "spawn_agent"
@@ -127,8 +128,8 @@ class Performer:
                 outbox.start_turn()
             case EndTurn():
                 outbox.end_turn()
-            case CallModel(work, call):
-                self._start(work, lambda scope: call_model(self.supervisor, self.row, outbox, work, call, scope))
+            case CallModel(work):
+                self._start(work, lambda scope: call_model(self.supervisor, self.row, outbox, effect, scope))
             case RunTools(work, call_ids):
                 self._start_tools(work, call_ids)
             case RunGate(work, command, timeout_s):
@@ -154,14 +155,21 @@ class Performer:
                 self._start(
                     work, lambda scope: Summary(self.supervisor, self.row, outbox, work, instructions, scope).run()
                 )
+            case Withdraw():
+                self.supervisor.withdraw(self.row)
+            case Disown(admitted):
+                self.supervisor.disown(self.row, admitted)
             case StartChild(admitted, request):
-                self._start_child(admitted, request)
+                self.supervisor.start_child(self.row, admitted, request, self._answer_id)
             case Answer(ask_id, value):
                 self._asks.answer(ask_id, value)
             case DrainLedger(work):
                 self.nursery.start_soon(self._drain, work)
             case ReportRunning():
                 self.supervisor.directory.wake(self.row)
+            case KeepTime():
+                if self.row.time is not None:
+                    self.row.time.begin()
             case SettleRun():
                 self._settle(effect)
             case RefuseMail():
@@ -193,18 +201,11 @@ class Performer:
 
     def _consult(self, question_id: int, question: Question) -> None:
         if isinstance(question, MayCall):
-            _, info = self.supervisor.workshop.model(self.row.model)
-            path = self.outbox.tree.path() if info.context_window else []
-            question = msgspec.structs.replace(
-                question,
-                context_tokens=context_tokens(path) or 0,
-                answered_tokens=answered_tokens(path) if question.passes else None,
-                window=info.context_window,
-                budgets=self.supervisor.budgets(self.row),
-            )
+            question = with_sizes(self.supervisor, self.row, self.outbox, question)
         elif isinstance(question, MaySettle):
             question = msgspec.structs.replace(question, answer=self.outbox.answer(self.row.runs + 1))
-        self.row.mailbox.put(Directed(question_id, self.supervisor.consult(question)))
+        mailbox = self.row.mailbox
+        self.supervisor.ask(question, lambda directive: mailbox.put(Directed(question_id, directive)))
 
     def _start_tools(self, work: int, call_ids: tuple[str, ...]) -> None:
         runs: list[tuple[ToolRun, InTurn]] = []
@@ -234,19 +235,6 @@ class Performer:
 
     # Children, timers, the end
 
-    def _start_child(self, admitted: Admit, request: Spawn) -> None:
-        child = self.supervisor.start_child(self.row, admitted, request, self._answer_id)
-        timeout_s = request.limits.get("timeout_s")
-        if timeout_s is not None:
-            self.nursery.start_soon(self._expire, child, timeout_s)
-
-    async def _expire(self, child: Row, timeout_s: float) -> None:
-        """A child's time is over: its run ends as timed out, with all below it."""
-        await trio.sleep(timeout_s)
-        if child.is_running and child.runs == 0:
-            reason = f"its time of {timeout_s:g} s is over"
-            self.supervisor.directory.deliver(child, Abort(reason, "timed_out"))
-
     def _abort_children(self, session_ids: tuple[str, ...], reason: str) -> None:
         for session_id in session_ids:
             row = self.supervisor.directory.rows[session_id]
@@ -270,6 +258,7 @@ class Performer:
     def _settle(self, effect: SettleRun) -> None:
         row = self.row
         row.runs, row.outcome, row.is_running = effect.run, effect.outcome, False
+        self.supervisor.run_ended(row)
         self.outbox.settle(effect.outcome, is_aborted=effect.is_aborted)
         if row.parent is None:
             return

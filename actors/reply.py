@@ -3,13 +3,16 @@
 import attrs
 import msgspec
 
+from actors.protocol.budgets import Used
 from actors.protocol.mail import CallPart
 from actors.protocol.model import (
     BlockEnded,
     CallArguments,
     CallStarted,
     Chunk,
+    ModelFailure,
     ModelInfo,
+    ReplyEnd,
     ResponseNamed,
     TextChunk,
     ThinkingChunk,
@@ -95,12 +98,14 @@ class Reply:
     started_s: float
     usage: Usage = attrs.field(factory=Usage)
     response_id: str | None = None
+    has_begun: bool = False
     refused_usage: str | None = None
     _blocks: dict[int, _Growing] = attrs.field(factory=dict)
     _ids: set[str] = attrs.field(factory=set)
 
     def take(self, chunk: Chunk) -> list[AssistantMessageEvent]:
         """Take in one chunk; the events that it gives."""
+        self.has_begun = True
         match chunk:
             case TextChunk(index, text):
                 return self._grow("text", index, text, TextStart(content_index=index))
@@ -120,6 +125,10 @@ class Reply:
             case ResponseNamed(name):
                 self.response_id = name
         return []
+
+    async def hear(self, chunk: Chunk) -> None:
+        """Take in one chunk, where nobody watches."""
+        self.take(chunk)
 
     def _grow(self, kind: str, index: int, text: str, start: AssistantMessageEvent) -> list[AssistantMessageEvent]:
         events: list[AssistantMessageEvent] = []
@@ -175,6 +184,14 @@ class Reply:
         return tuple(
             CallPart(call.id, call.name, call.arguments_error or None) for call in calls if isinstance(call, ToolCall)
         )
+
+    def used(self, end: ReplyEnd | ModelFailure | None) -> Used:
+        """What the call used that ended so; None: it was cancelled."""
+        heard_chars = sum(len(block.text) for block in self._blocks.values())
+        if isinstance(end, ReplyEnd):
+            return Used(self.usage, "whole", heard_chars)
+        is_refused = end is not None and not self.has_begun
+        return Used(self.usage, "refused" if is_refused else "cut", heard_chars)
 
     @property
     def has_text(self) -> bool:

@@ -8,13 +8,16 @@ import attrs
 import trio
 
 from actors.clock import Clock
-from actors.model_call import admitted_call
+from actors.model_call import ClaimedCall, request_tokens, with_bounds
+from actors.protocol.budgets import estimated
 from actors.protocol.compaction import SUMMARISER, CompactionPolicy, Cut, choose_cut, summary_prompt, summary_windows
 from actors.protocol.mail import Summarised, SummaryFailed
-from actors.protocol.model import Chunk, Hear, ModelFailure, ModelInfo, ModelRequest, ReplyEnd
+from actors.protocol.model import ModelFailure, ModelInfo, ModelRequest, ReplyEnd
+from actors.protocol.questions import Directive, Go, MayCall, Refuse
 from actors.protocol.retry import RetryPolicy, retry_delay
 from actors.reply import Reply
 from store.entries import CompactionEntry, UsageEntry
+from store.events import Diagnostic
 from store.messages import user_text
 from store.size import context_tokens, guessed
 from store.times import unix_ms
@@ -31,16 +34,18 @@ _SHRINKING = (1, 4, 16)
 
 @attrs.define
 class Summariser:
-    """Asks a model for a summary. `call` makes one call; `spent` is what all calls were billed, also those that came to nothing."""
+    """Asks a model for a summary. `call` makes one call, which the reply hears; `spent` is what all calls were billed, also those
+    that came to nothing. `notice` is told of each retry."""
 
     info: ModelInfo
     session: tuple[str, str, int]
     """Id, name and depth of the session that it is for."""
-    call: Callable[[ModelRequest, Hear], Awaitable[ReplyEnd | ModelFailure]]
+    call: Callable[[ModelRequest, Reply], Awaitable[ReplyEnd | ModelFailure]]
     clock: Clock
     policy: CompactionPolicy
     retry: RetryPolicy
     instructions: str | None = None
+    notice: Callable[[str], None] = lambda text: None
     spent: Spend = NOTHING
 
     async def text(self, cut: Cut) -> tuple[str | None, str]:
@@ -85,6 +90,7 @@ class Summariser:
             delay = retry_delay(self.retry, retry, end, random.random())
             if delay is None:
                 return None, end.message, end.kind == "overflow"
+            self.notice(f"the summary is tried again in {delay:.1f} s: {end.message}")
             await trio.sleep(delay)
 
     async def _called(self, prompt: str) -> tuple[ReplyEnd | ModelFailure, str]:
@@ -100,11 +106,8 @@ class Summariser:
             system=SUMMARISER,
         )
 
-        async def hear(chunk: Chunk) -> None:
-            reply.take(chunk)
-
         try:
-            end = await self.call(request, hear)
+            end = await self.call(request, reply)
         finally:
             # Also what an aborted call has reported so far was spent.
             self.spent = self.spent + spend_of(reply.usage)
@@ -133,12 +136,18 @@ class Summary:
         text: str | None = None
         reason = "the summary was aborted"
         summariser = self._summariser()
-        with self.scope:
-            cut = self._cut(summariser.info.context_window)
-            if cut is None:
-                reason = "there is nothing to summarise: what is recent alone fills the context"
-            else:
-                text, reason = await summariser.text(cut)
+        try:
+            with self.scope:
+                cut = self._cut(summariser.info.context_window)
+                if cut is None:
+                    reason = "there is nothing to summarise: what is recent alone fills the context"
+                else:
+                    text, reason = await summariser.text(cut)
+        except trio.Cancelled:
+            # The incarnation has crashed, and nobody hears how this ends. What was spent is spent.
+            if (billed := summariser.billed("compaction")) is not None:
+                self.outbox.append_or_show(billed)
+            raise
         if cut is None or text is None:
             return SummaryFailed(self.work, reason, summariser.billed("compaction"), self.scope.cancelled_caught)
         return Summarised(self.work, self._entry(cut, text, summariser.spent))
@@ -147,12 +156,44 @@ class Summary:
         supervisor, row = self.supervisor, self.row
         model, info = supervisor.workshop.model(row.model)
 
-        async def call(request: ModelRequest, hear: Hear) -> ReplyEnd | ModelFailure:
-            return await admitted_call(supervisor, row, model, request, hear)
+        async def call(request: ModelRequest, reply: Reply) -> ReplyEnd | ModelFailure:
+            granted = await self._granted(request)
+            if isinstance(granted, Refuse):
+                return ModelFailure("quota", granted.reason)
+            with ClaimedCall(supervisor, row, granted.claim, reply) as claimed:
+                return await claimed.call(model, with_bounds(request, granted.max_output), reply.hear)
 
-        session = (row.id, row.name, row.place.depth)
-        state = supervisor.state
-        return Summariser(info, session, call, supervisor.clock, state.compaction, state.retry, self.instructions)
+        return Summariser(
+            info,
+            (row.id, row.name, row.place.depth),
+            call,
+            supervisor.clock,
+            supervisor.state.compaction,
+            supervisor.state.retry,
+            self.instructions,
+            lambda text: self.outbox.publish(Diagnostic(level="info", code="retry", text=text)),
+        )
+
+    async def _granted(self, request: ModelRequest) -> Go | Refuse:
+        """Whether the limits of the tree leave room for this call; waits while only the claims of others are in the way."""
+        answered = trio.Event()
+        answers: list[Directive] = []
+
+        def answer(directive: Directive) -> None:
+            answers.append(directive)
+            answered.set()
+
+        estimate = estimated(request.model, request_tokens(request))
+        name = self.row.model
+        self.supervisor.ask(MayCall(self.row.id, None, is_summary=True, model=name, estimate=estimate), answer)
+        try:
+            await answered.wait()
+        except trio.Cancelled:
+            self.supervisor.withdraw(self.row)
+            raise
+        if isinstance(answers[0], Go | Refuse):
+            return answers[0]
+        raise TypeError(f"expected Go or Refuse, found {answers[0]!r}")
 
     def _cut(self, window: int) -> Cut | None:
         path = self.outbox.tree.path()

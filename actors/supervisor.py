@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Mapping
 
 import attrs
+import msgspec
 import trio
 
 from actors.clock import Clock
@@ -13,10 +14,11 @@ from actors.gates import Gates
 from actors.ledger import Ledger
 from actors.mailbox import Mailbox
 from actors.outbox import Outbox
+from actors.protocol.budgets import Amount, Used
 from actors.protocol.mail import Prompt
 from actors.protocol.model import Model, ModelInfo
-from actors.protocol.questions import Admit, Budget, Directive, MaySpawn, Question, Refuse
-from actors.protocol.supervision import Draw, TreeState, decide
+from actors.protocol.questions import Admit, Directive, MaySpawn, Question, StandBy
+from actors.protocol.supervision import Answers, Draw, TreeState, call_ended, decide, disowned, withdrawn
 from actors.protocol.tools import ModelRow, Relative, Spawn, Tool
 from actors.receipts import Slip
 from actors.sink import Sink
@@ -68,6 +70,7 @@ class Supervisor:
     ledger: Ledger = attrs.field(init=False)
     receipts: dict[str, Slip] = attrs.field(factory=dict)
     number: int = 0
+    _standing_by: dict[str, Callable[[Directive], object]] = attrs.field(factory=dict)
     failure: str | None = None
     """Why closing records could not be written; the host then ends with status 1."""
 
@@ -77,19 +80,70 @@ class Supervisor:
         self.ledger = Ledger(self.flusher, self.trouble)
 
     def consult(self, question: Question) -> Directive:
-        """Decide, now. A model that is not there is found here, where models are, and not when the child is running."""
-        if isinstance(question, MaySpawn) and question.request.model is not None:
-            try:
-                self.workshop.model(question.request.model)
-            except KeyError as error:
-                return Refuse("model", 1, 0, question.session_id, str(error.args[0]))
-        if isinstance(question, MaySpawn) and "max_cost" in question.request.limits:
-            name = question.request.model or self.directory.rows[question.session_id].model
-            if self.workshop.model(name)[1].price is None:
-                reason = f"max_cost cannot be kept: the price of {name} is not known; use max_tokens"
-                return Refuse("max_cost", 1, 0, question.session_id, reason)
+        """Decide, now."""
         self.state, directive = decide(self.state, question, self._draw())
         return directive
+
+    def ask(self, question: Question, answer: Callable[[Directive], object]) -> None:
+        """Decide, and tell `answer`: now, or, where others have claimed what a call needs, when something of it is free."""
+        directive = self.consult(self._completed(question))
+        if isinstance(directive, StandBy):
+            self._standing_by[question.session_id] = answer
+        else:
+            answer(directive)
+
+    def _completed(self, question: Question) -> Question:
+        """What a question about a child's model needs is known here, where models are, before the child runs."""
+        if not isinstance(question, MaySpawn):
+            return question
+        name = question.request.model or self.directory.rows[question.session_id].model
+        try:
+            is_priced = self.workshop.model(name)[1].price is not None
+        except KeyError as error:
+            return msgspec.structs.replace(question, unknown_model=str(error.args[0]))
+        return msgspec.structs.replace(question, is_priced=is_priced)
+
+    def has_budget(self, row: Row) -> bool:
+        """Whether what this session spends is bounded."""
+        return row.id in self.state.budgets.chains
+
+    def call_ended(self, row: Row, claim: int, used: Used | None) -> None:
+        """A call that was granted has ended, or was never made (`used` None): what it claimed is free for others."""
+        if claim:
+            self.state, answers = call_ended(self.state, row.id, claim, used)
+            self._tell(answers)
+
+    def withdraw(self, row: Row) -> None:
+        """The session calls no model for now."""
+        self._standing_by.pop(row.id, None)
+        self.state, answers = withdrawn(self.state, row.id)
+        self._tell(answers)
+
+    def run_ended(self, row: Row) -> None:
+        """Nothing of the session's run is left that others wait for."""
+        self.withdraw(row)
+        if row.time is not None:
+            row.time.end()
+
+    def disown(self, row: Row, admitted: Admit) -> None:
+        """A child of this session was admitted and will not be started."""
+        self.state = disowned(self.state, row.id, admitted)
+
+    def _tell(self, answers: Answers) -> None:
+        for answered in answers:
+            self._standing_by.pop(answered.session_id)(answered.directive)
+
+    def open_accounts(self) -> None:
+        """What the sessions that are there may spend, and have spent. Turns of the root count anew with each invocation."""
+        for row in self.directory.rows.values():  # parents come before their children
+            limits, parent_id, turns = dict(row.limits), None, 0
+            if row.parent is not None:
+                parent_id, turns = row.parent.id, row.turns_below
+            elif self.state.limits.max_turns is not None:
+                limits["max_turns"] = self.state.limits.max_turns
+            spent = Amount(row.total.total_pico, row.total.tokens, turns)
+            budgets = self.state.budgets.opened(row.id, row.name, parent_id, limits, spent)
+            self.state = msgspec.structs.replace(self.state, budgets=budgets)
 
     def _draw(self) -> Draw:
         now = self.clock.now()
@@ -132,7 +186,7 @@ class Supervisor:
             Mailbox(self.clock),
             tools=_narrowed(request.tools, parent.tools),
             thinking=request.thinking or parent.thinking,
-            limits=dict(request.limits),
+            limits=dict(admitted.limits),
         )
         row.target_id = target_id if request.tool_call_id else None
         row.why = "spawn_task" if request.tool_call_id else "direct_user"
@@ -141,21 +195,6 @@ class Supervisor:
         row.mailbox.put(task_prompt(row.id, request.prompt))
         self.directory.revive(row)
         return row
-
-    def budgets(self, row: Row) -> tuple[Budget, ...]:
-        """The limits on spending that hold for a session: its own, and those of all above it."""
-        return tuple(
-            Budget(
-                limit,
-                usd(holder.total.total_pico) if limit == "max_cost" else float(holder.total.tokens),
-                holder.limits[limit],
-                holder.id,
-                holder.name,
-            )
-            for holder in (row, *(ancestor for ancestor, _ in row.ancestors()))
-            for limit in ("max_cost", "max_tokens")
-            if limit in holder.limits
-        )
 
     def receipt(self, message_id: str, delivery: str, reason: str = "") -> None:
         """The receiver of a message tells what became of it."""
@@ -186,7 +225,8 @@ class Supervisor:
         )
 
     def status(self, row: Row) -> str:
-        return "waiting" if self.slots.is_waiting(row.id) else row.status
+        is_waiting = self.slots.is_waiting(row.id) or row.id in self._standing_by
+        return "waiting" if is_waiting else row.status
 
     async def drained(self) -> None:
         """What was spent is folded, or the time for it is over."""

@@ -182,11 +182,13 @@ def bench(
     waits_for_reset: bool = False,
     gates: GatePolicy | None = None,
     autonomy: AutonomyPolicy | None = None,
+    budgets: Mapping[str, float] | None = None,
+    max_output: int = 0,
 ) -> Bench:
     """A tree with this model under the names `test/model` and `test/other`, priced at 1 and 10 dollars per million tokens."""
     journals = store or MemoryStore()
     infos = {
-        f"test/{name}": ModelInfo("test", name, "test", Price(1_000_000, 10_000_000), window)
+        f"test/{name}": ModelInfo("test", name, "test", Price(1_000_000, 10_000_000), window, max_output)
         for name in ("model", "other")
     }
     workshop = Workshop(
@@ -220,4 +222,6 @@ def bench(
         autonomy=autonomy or AutonomyPolicy(),
     )
     tree = Tree.of(workshop, state, sink, flusher or InlineFlusher(), clock, "root")
+    tree.root.limits = dict(budgets or {})
+    tree.supervisor.open_accounts()
     return Bench(tree, journals, outlet)

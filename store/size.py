@@ -80,9 +80,12 @@ def message_chars(message: Message) -> int:
         case CompactionSummaryMessage() | BranchSummaryMessage():
             return len(message.summary)
     content = getattr(message, "content", "")
-    if isinstance(content, str):
-        return len(content)
-    return sum(_block_chars(block) for block in content) if isinstance(content, tuple) else 0
+    return content_chars(content) if isinstance(content, str | tuple) else 0
+
+
+def content_chars(content: str | tuple[Any, ...]) -> int:
+    """Characters of text or blocks; a picture counts as many."""
+    return len(content) if isinstance(content, str) else sum(_block_chars(block) for block in content)
 
 
 def _block_chars(block: Any) -> int:

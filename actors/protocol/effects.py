@@ -49,10 +49,16 @@ class EndTurn(msgspec.Struct, frozen=True):
 
 
 class CallModel(msgspec.Struct, frozen=True):
-    """Call the model with the context as of now; ends in one ModelEnded or ModelFailed. `call` counts per session."""
+    """Call the model with the context as of now; ends in one ModelEnded or ModelFailed. `call` counts per session.
+
+    `claim` is settled with what it used. `max_output` tokens may come out, 0: as many as the model likes. `is_last`: without tools.
+    """
 
     work: int
     call: int
+    claim: int = 0
+    max_output: int = 0
+    is_last: bool = False
 
 
 class UseModel(msgspec.Struct, frozen=True):
@@ -116,6 +122,16 @@ class Consult(msgspec.Struct, frozen=True):
     question: Question
 
 
+class Withdraw(msgspec.Struct, frozen=True):
+    """The session calls no model for now: what it asked for or was granted is free for others."""
+
+
+class Disown(msgspec.Struct, frozen=True):
+    """The child that was admitted is not wanted any more: it never was."""
+
+    admitted: Admit
+
+
 class StartChild(msgspec.Struct, frozen=True):
     """Start the child once `child_spawned` is durable, with its prompt."""
 
@@ -162,8 +178,12 @@ class ReportRunning(msgspec.Struct, frozen=True):
     """A run begins, here or below: those above wait for this session from now on. Nothing, if they do already."""
 
 
+class KeepTime(msgspec.Struct, frozen=True):
+    """The time of a run begins, if the session has a limit of it: an Abort (`timed_out`) when it is over."""
+
+
 class SettleRun(msgspec.Struct, frozen=True):
-    """`agent_settled`; the parent hears of it."""
+    """`agent_settled`; the time of the run ends; the parent hears of it."""
 
     run: int
     outcome: Outcome
@@ -200,10 +220,13 @@ Effect = (
     | StartTimer
     | CancelTimer
     | Consult
+    | Withdraw
+    | Disown
     | StartChild
     | Answer
     | DrainLedger
     | ReportRunning
+    | KeepTime
     | SettleRun
     | RefuseMail
 )

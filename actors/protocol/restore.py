@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from actors.protocol.effects import AppendEntry, Effect, EndTurn, SettleRun, StartLoop, StartTurn
 from actors.protocol.rules.calling import PAUSE_MARK, ending_of
+from actors.protocol.rules.limit import LIMIT_NOTE
 from actors.protocol.state import Ending, Kin, Notice, Queued, Step, TurnState
 from actors.protocol.tools import notice_id
 from actors.protocol.trial import CONTINUATION_MARK, GATE_MARK, Trial
@@ -11,7 +12,7 @@ from store.context import last_assistant
 from store.entries import ChildSettledEntry, CustomEntry, CustomMessageEntry, MailEntry, MessageEntry
 from store.errors import BadRecord
 from store.interruption import interrupted_results
-from store.messages import ToolResultMessage, UserMessage, decode_message
+from store.messages import ToolResultMessage, UserMessage, decode_message, text_of
 from store.records import Record
 from store.repair import children_of, is_run_open, next_run, runs
 from store.tree import EntryTree
@@ -66,6 +67,7 @@ def restore(
         paused_until=_paused_until(records),
         trial=_trial(records) if is_open else Trial(),
         is_loop_open=bool(dangling),
+        has_said=is_open and _has_said(records),
     )
     return (_open_run(state, path, bool(dangling)) if is_open else state), effects
 
@@ -84,7 +86,29 @@ def _open_run(state: TurnState, path: list[Record], has_dangling: bool) -> TurnS
         return state.with_(ending=Ending("aborted", "aborted", latest.error_message), is_aborted=True)
     if has_dangling or answer is None or answer.stop_reason == "error":
         return state.with_(needs_call=True, is_woken=True)
-    return state.with_(ending=ending_of(answer.stop_reason, has_text=bool(answer.text.strip())), is_woken=True)
+    if (limit := _limit_note(said[-2:-1])) is not None:
+        return state.with_(ending=Ending("limit_reached", answer.stop_reason, limit), is_woken=True)
+    ending = ending_of(answer.stop_reason, has_text=bool(answer.text.strip()), is_root=state.is_root)
+    return state.with_(ending=ending, is_woken=True)
+
+
+def _limit_note(records: list[Record]) -> str | None:
+    """What the model was told of the limit that ends its run, if this is where it was told."""
+    for record in records:
+        body = record.body()
+        if isinstance(body, CustomMessageEntry) and body.custom_type == LIMIT_NOTE:
+            return text_of(body.content).partition("\n")[0]
+    return None
+
+
+def _has_said(records: list[Record]) -> bool:
+    """Whether an answer came in the run that is open."""
+    for record in reversed(records):
+        if record.type == "run_settled":
+            return False
+        if record.type == "message" and (answer := last_assistant([record])) and answer.stop_reason != "error":
+            return True
+    return False
 
 
 def _is_result(record: Record) -> bool:

@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from actors.protocol.effects import Effect
+from actors.protocol.questions import Refuse
 from actors.protocol.tools import Spawn, notice_id
 from actors.protocol.trial import Trial
 from store.entries import Mode, Outcome
@@ -114,6 +115,8 @@ class TurnState(msgspec.Struct, frozen=True):
     is idle; what an abort left behind does not. `passes`: summaries since there was progress; `may_compact`: none has failed since
     the last prompt. `is_asked_to_compact`: a person asked for one, with `instructions`.
     `paused_until`: no call before (Unix seconds), as the journal says. `gate`: the command of the gate that is run.
+    `has_said`: an answer came in this run. `short`: the limit that leaves the answer under way less room than the model has;
+    `handing_back`: the one that ends the run, after a last turn. `asked_chars`: what the open question counted of what waits.
     """
 
     session_id: str
@@ -148,6 +151,10 @@ class TurnState(msgspec.Struct, frozen=True):
     ending: Ending | None = None
     trial: Trial = Trial()
     gate: str | None = None
+    has_said: bool = False
+    short: Refuse | None = None
+    handing_back: Refuse | None = None
+    asked_chars: int = 0
 
     @property
     def is_stopped(self) -> bool:

@@ -4,6 +4,8 @@ import difflib
 
 import msgspec
 
+from actors.protocol.budgets import Used
+from actors.protocol.claims import Answered, Budgets
 from actors.protocol.compaction import MAX_PASSES, CompactionPolicy
 from actors.protocol.limits import RESTARTS, Limits, recent
 from actors.protocol.questions import (
@@ -23,6 +25,7 @@ from actors.protocol.questions import (
     Restart,
     RetryAfter,
     Settle,
+    StandBy,
     SwitchModel,
 )
 from actors.protocol.retry import RetryPolicy, retry_delay
@@ -38,6 +41,9 @@ RESETTING_KINDS = frozenset({"overloaded", "rate_limited", "quota"})
 RESET_SPREAD_S = 5.0
 
 
+Answers = tuple[Answered, ...]
+
+
 class Member(msgspec.Struct, frozen=True):
     """What the supervisor knows of a session when it decides."""
 
@@ -48,7 +54,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class TreeState(msgspec.Struct, frozen=True):
-    """Counters of one tree. `children` counts all that were ever spawned below the root, `turns` the calls of this invocation.
+    """Counters of one tree. `children` counts all that were ever spawned below the root; `budgets`: who may spend what.
 
     `models`: the names that a child may be given; empty: any.
     """
@@ -58,7 +64,7 @@ class TreeState(msgspec.Struct, frozen=True):
     retry: RetryPolicy
     members: dict[str, Member]
     children: int = 0
-    turns: int = 0
+    budgets: Budgets = Budgets()
     models: frozenset[str] = frozenset()
     compaction: CompactionPolicy = CompactionPolicy()
     fallback_model: str | None = None
@@ -98,30 +104,50 @@ def decide(tree: TreeState, question: Question, draw: Draw) -> tuple[TreeState, 
 
 
 def _may_call(tree: TreeState, question: MayCall) -> tuple[TreeState, Directive]:
-    allowed = tree.limits.max_turns
-    if allowed is not None and tree.turns >= allowed:
-        reason = f"the limit of {allowed} turns for the whole tree is reached; raise it with --max-turns"
-        return tree, Refuse("max_turns", tree.turns + 1, allowed, tree.root_id, reason)
-    used_up = next((budget for budget in question.budgets if budget.spent >= budget.allowed), None)
-    if used_up is not None:
-        reason = (
-            f"the limit {used_up.limit} of {used_up.allowed:g} for {used_up.holder_name} and all below it is reached: "
-            f"{used_up.spent:.6g} are used"
-        )
-        return tree, Refuse(used_up.limit, used_up.spent, used_up.allowed, used_up.holder_session_id, reason)
-    if question.passes is not None and tree.compaction.is_full(question.context_tokens, question.window):
-        answered = question.answered_tokens
-        # An answer from a context that was small enough: the summaries before it have helped, and count no more.
-        has_helped = answered is not None and not tree.compaction.is_full(answered, question.window)
-        if has_helped or question.passes < MAX_PASSES:
-            return tree, Compact("threshold", 0 if has_helped else question.passes)
-        room = question.window - tree.compaction.reserve(question.window)
-        reason = (
-            f"the context holds about {question.context_tokens} tokens after {question.passes} summaries, and {room} fit; "
-            "use a model with a larger window, shorter instructions, or less [compaction] keep_recent_tokens"
-        )
-        return tree, Refuse("context", question.context_tokens, room, question.session_id, reason)
-    return msgspec.structs.replace(tree, turns=tree.turns + 1), Go()
+    budgets, directive = tree.budgets.asked(question)
+    if isinstance(directive, Go | StandBy) and question.passes is not None:
+        full = _if_full(tree, question, question.passes)
+        if full is not None:
+            return tree, full
+    return msgspec.structs.replace(tree, budgets=budgets), directive
+
+
+def _if_full(tree: TreeState, question: MayCall, passes: int) -> Compact | Refuse | None:
+    """What is to be done about a context that leaves too little room for an answer, after so many summaries."""
+    if not tree.compaction.is_full(question.context_tokens, question.window):
+        return None
+    answered = question.answered_tokens
+    # An answer from a context that was small enough: the summaries before it have helped, and count no more.
+    has_helped = answered is not None and not tree.compaction.is_full(answered, question.window)
+    if has_helped or passes < MAX_PASSES:
+        return Compact("threshold", 0 if has_helped else passes)
+    room = question.window - tree.compaction.reserve(question.window)
+    reason = (
+        f"the context holds about {question.context_tokens} tokens after {passes} summaries, and {room} fit; "
+        "use a model with a larger window, shorter instructions, or less [compaction] keep_recent_tokens"
+    )
+    return Refuse("context", question.context_tokens, room, question.session_id, reason)
+
+
+def call_ended(tree: TreeState, session_id: str, claim: int, used: Used | None) -> tuple[TreeState, Answers]:
+    """A call has ended, or was never made (`used` None); and what those are told who stood by for it."""
+    budgets, answers = tree.budgets.ended(session_id, claim, used)
+    return msgspec.structs.replace(tree, budgets=budgets), answers
+
+
+def withdrawn(tree: TreeState, session_id: str) -> tuple[TreeState, Answers]:
+    """The session wants no call any more; and what those are told who stood by behind it."""
+    budgets, answers = tree.budgets.withdrawn(session_id)
+    return msgspec.structs.replace(tree, budgets=budgets), answers
+
+
+def disowned(tree: TreeState, parent_id: str, admitted: Admit) -> TreeState:
+    """A child that was admitted and then not wanted was never there: its name is free, and it counts no more."""
+    parent = tree.members[parent_id]
+    members = {one: member for one, member in tree.members.items() if one != admitted.session_id}
+    members[parent_id] = msgspec.structs.replace(parent, children=parent.children - {admitted.name})
+    budgets = tree.budgets.closed(admitted.session_id)
+    return msgspec.structs.replace(tree, members=members, budgets=budgets, children=tree.children - 1)
 
 
 def _call_failed(tree: TreeState, question: CallFailed, draw: Draw) -> tuple[TreeState, Directive]:
@@ -154,15 +180,26 @@ def _may_spawn(tree: TreeState, question: MaySpawn, draw: Draw) -> tuple[TreeSta
         reason = f"a child named {name!r} is there already; choose another name"
         return tree, Refuse("name", 2, 1, question.session_id, reason)
     model = request.model or parent.model
-    if tree.models and model not in tree.models:
-        near = difflib.get_close_matches(model, sorted(tree.models), 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        reason = f"no model is named {model!r}{hint} Models: {', '.join(sorted(tree.models)[:10])}"
-        return tree, Refuse("model", 1, 0, question.session_id, reason)
-    child = Member(depth, model)
+    unknown = question.unknown_model or _unlisted(tree, model)
+    if unknown is not None:
+        return tree, Refuse("model", 1, 0, question.session_id, unknown)
+    granted = tree.budgets.granted(question.session_id, model, request.limits, is_priced=question.is_priced)
+    if isinstance(granted, Refuse):
+        return tree, granted
     tree = tree.with_member(question.session_id, msgspec.structs.replace(parent, children=parent.children | {name}))
-    tree = msgspec.structs.replace(tree.with_member(draw.session_id, child), children=tree.children + 1)
-    return tree, Admit(draw.session_id, name, depth, model)
+    tree = tree.with_member(draw.session_id, Member(depth, model))
+    budgets = tree.budgets.opened(draw.session_id, name, question.session_id, granted)
+    tree = msgspec.structs.replace(tree, children=tree.children + 1, budgets=budgets)
+    return tree, Admit(draw.session_id, name, depth, model, granted)
+
+
+def _unlisted(tree: TreeState, model: str) -> str | None:
+    """Why a child cannot have this model, if there is a list and it is not on it."""
+    if not tree.models or model in tree.models:
+        return None
+    near = difflib.get_close_matches(model, sorted(tree.models), 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"no model is named {model!r}{hint} Models: {', '.join(sorted(tree.models)[:10])}"
 
 
 def _refused(tree: TreeState, limit: str, value: int, allowed: int, what: str, option: str) -> Refuse:

@@ -4,7 +4,7 @@
     ────────  ───────────────────────────  ───────────────────────────────────────────────────────────
     idle      nothing                      Emptied: mail or a notice begins a run
     ready     nothing, a run is open       Emptied: call, or end the loop and wait, or settle
-    asking    the supervisor is asked      Directed: Go → calling, Compact → compacting, Refuse → ready
+    asking    the supervisor is asked      Directed: Go, HandBack → calling, Compact → compacting, Refuse → ready
     calling   a model call                 ModelEnded → tools or ready, ModelFailed → judging
     tools     a batch of tools             ToolEnded, the last one → ready
     judging   the supervisor is asked      Directed: RetryAfter → pausing, Compact → compacting, GiveUp → ready
@@ -24,7 +24,7 @@ whose id is not open changes nothing, so a late one harms nobody.
 from collections.abc import Callable
 from typing import Any
 
-from actors.protocol.effects import ReportRunning
+from actors.protocol.effects import KeepTime, ReportRunning, Withdraw
 from actors.protocol.mail import (
     Abort,
     Asked,
@@ -103,7 +103,7 @@ def _begin_run(state: TurnState, mail: Emptied, at: float) -> Step:
     if not state.will_run:
         return state, []
     state, asking = ask_to_call(state.with_(run=state.run + 1, retry=0, ending=None, is_aborted=False))
-    return state, [ReportRunning(), *asking]
+    return state, [ReportRunning(), KeepTime(), *asking]
 
 
 def _go_on(state: TurnState, mail: Emptied, at: float) -> Step:
@@ -129,7 +129,9 @@ def _directed(state: TurnState, mail: Directed, at: float) -> Step:
         if state.phase == "asking" and isinstance(mail.directive, RetryAfter):
             return wait_on(state, mail.directive, at)
         if state.phase == "asking" and state.is_asked_to_compact and isinstance(mail.directive, Go):
-            return start_summary(state, "manual")
+            # The summary asks for its own calls.
+            state, summary = start_summary(state, "manual")
+            return state, [Withdraw(), *summary]
         return directed_call(state, mail, at) if state.phase == "asking" else directed_retry(state, mail, at)
     asking = next((asking for asking in state.asking if asking.question == mail.question), None)
     return (state, []) if asking is None else directed_spawn(state, asking, mail)

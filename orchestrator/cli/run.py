@@ -111,13 +111,18 @@ _limits = options_of(
         envvar="SAPWOOD_MAX_LIVE_CHILDREN",
         help="So many children work at the same time; the others wait.",
     ),
-    click.option("--max-turns", type=click.IntRange(1), envvar="SAPWOOD_MAX_TURNS", help="Model calls of the tree."),
+    click.option(
+        "--max-turns",
+        type=click.IntRange(1),
+        envvar="SAPWOOD_MAX_TURNS",
+        help="Model calls of the tree, before the last ones that hand back.",
+    ),
     click.option(
         "--max-cost",
         "--max-budget-usd",
         type=click.FloatRange(0, min_open=True),
         envvar="SAPWOOD_MAX_COST",
-        help="Dollars for the tree; no call is begun once they are spent.",
+        help="Dollars for the tree; a call is begun only if it fits at its worst.",
     ),
     click.option("--max-tokens", type=click.IntRange(1), envvar="SAPWOOD_MAX_TOKENS", help="Tokens for the tree."),
     click.option(
@@ -349,10 +354,10 @@ def watched(job: Job, *, is_quiet: bool) -> "Progress | None":
 
 
 def show_end(job: Job, ended: Ended) -> None:
-    """In text mode the answer alone on stdout, or nothing there and the reason on stderr. Exits where stdout fails."""
+    """In text mode the answer alone on stdout, if there is one; why it did not end well on stderr. Exits where stdout fails."""
     if ended.status != 0 and ended.error:
         click.echo(f"sapwood: {ended.outcome}: {sanitize_terminal(ended.error)}", err=True)
-    elif not job.is_json:
+    if ended.has_answer and not job.is_json:
         try:
             _print(ended.answer)
         except BrokenPipeError:
@@ -372,7 +377,7 @@ def _print(answer: str) -> None:
 
 def _write_answer(path: str | None, ended: Ended) -> bool:
     """False: it should be there and is not."""
-    if path is None or ended.status != 0:
+    if path is None or not ended.has_answer:
         return True
     try:
         Path(path).write_text(ended.answer + "\n", "utf-8")

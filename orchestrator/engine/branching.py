@@ -8,8 +8,9 @@ import trio
 
 from actors.clock import Clock
 from actors.protocol.compaction import CompactionPolicy, branch_cut
-from actors.protocol.model import Hear, ModelFailure, ModelRequest, ReplyEnd
+from actors.protocol.model import ModelFailure, ModelRequest, ReplyEnd
 from actors.protocol.retry import RetryPolicy
+from actors.reply import Reply
 from actors.summary import Summariser, details_of, with_files
 from orchestrator.engine.errors import EngineError, WrongUsage
 from orchestrator.engine.models import Models
@@ -56,8 +57,8 @@ def summarised_branch(
         raise WrongUsage("the session names no model; say yourself what the branch held: --summary TEXT")
     model, info = models.get("/".join(named))
 
-    async def call(request: ModelRequest, hear: Hear) -> ReplyEnd | ModelFailure:
-        return await model.call(request, hear)
+    async def call(request: ModelRequest, reply: Reply) -> ReplyEnd | ModelFailure:
+        return await model.call(request, reply.hear)
 
     summariser = Summariser(info, (*session, 0), call, Clock(), compaction, retry)
 

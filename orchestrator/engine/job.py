@@ -66,3 +66,8 @@ class Ended:
     root_id: str
     answer: str = ""
     error: str | None = None
+
+    @property
+    def has_answer(self) -> bool:
+        """It ended well, or a limit ended it and what it had was handed back."""
+        return self.status == 0 or (self.status == 3 and self.outcome == "limit_reached" and bool(self.answer))

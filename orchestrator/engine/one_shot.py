@@ -73,8 +73,6 @@ class OneShot:
             if self.watching is not None:
                 planted.sink.watchers.append(self.watching.take)
                 outer.start_soon(self.watching.run)
-            if self.job.timeout_s is not None:
-                outer.start_soon(planted.expire, self.job.timeout_s)
             if self._signals.number is None:
                 await self._work(planted)
             self._signals.is_over = True

@@ -10,7 +10,7 @@ import trio
 
 from actors.directory import Row
 from actors.flusher import Flushing
-from actors.protocol.mail import Abort, Command, Stop
+from actors.protocol.mail import Command, Stop
 from actors.protocol.model import Model, ModelInfo
 from actors.protocol.supervision import Member, TreeState
 from actors.protocol.trial import goal_entry
@@ -86,9 +86,12 @@ class Planted:
         feed.rows = tree.supervisor.directory.rows
         tree.root.tools, tree.root.thinking, tree.root.limits = job.tools, job.thinking, dict(job.budgets)
         tree.root.founding = planted._founding(state.autonomy.goal)
+        if job.timeout_s is not None:
+            tree.root.limits["timeout_s"] = job.timeout_s
         models.notice = planted._notice
         if node is not None:
             planted._take_up(node, has_new_model=model != stored_model)
+        tree.supervisor.open_accounts()
         return planted
 
     @property
@@ -128,13 +131,6 @@ class Planted:
         self.leaving.set()
         self.deliver(self.tree.root, Stop(reason))
 
-    async def expire(self, timeout_s: float) -> None:
-        """The time of the run is over: it ends as timed out, with all below it."""
-        await trio.sleep(timeout_s)
-        self.deliver(
-            self.tree.root, Abort(f"the time of {timeout_s:g} s is over; raise it with --timeout", "timed_out")
-        )
-
     def event_of(self, row: Row, kind: type[Event]) -> Callable[[Place, Event], bool]:
         """Whether an event is one of this kind, of this session."""
         return lambda place, event: place.session_id == row.id and isinstance(event, kind)
@@ -173,11 +169,12 @@ class Planted:
         job = self.job
         check_models(job, self.models, stored)
         model = named_model(job, self.models, stored)
-        if "max_cost" in job.budgets and self.models.get(model)[1].price is None:
-            raise WrongUsage(
-                f"--max-cost cannot be kept: the price of {model} is not known. Give it a `cost` in the configuration, "
-                "or use --max-tokens"
-            )
+        for name in filter(None, (model, job.fallback_model)):
+            if "max_cost" in job.budgets and self.models.get(name)[1].price is None:
+                raise WrongUsage(
+                    f"--max-cost cannot be kept: the price of {name} is not known. Give it a `cost` in the configuration, "
+                    "or use --max-tokens"
+                )
         return model
 
     def _state(self, model: str, goal: str | None) -> TreeState:

@@ -1,18 +1,22 @@
 """From the journals of a stored tree to the rows and counters that its actors go on with."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from actors.directory import Row
 from actors.mailbox import Mailbox
 from actors.protocol.supervision import Member
 from actors.protocol.trial import GOAL_MARK
+from actors.run_time import RunTime
 from actors.tree import Tree
 from store.attribution import account
 from store.context import build_context
-from store.entries import ChildSettledEntry, ChildSpawnedEntry, CustomEntry
+from store.entries import MOVES_LEAF, ChildSettledEntry, ChildSpawnedEntry, CustomEntry, RunSettledEntry
 from store.events import Place
 from store.records import name_given
-from store.repair import Node, admitting_entry, aggregates, next_run, own_children, runs
+from store.repair import Node, admitting_entry, aggregates, is_run_open, next_run, own_children, runs
+from store.times import unix_s
 
 
 def plant(tree: Tree, nodes: dict[str, Node], root_name: str) -> None:
@@ -54,7 +58,35 @@ def _child(tree: Tree, parent: Row, parent_node: Node, spawned: ChildSpawnedEntr
         row.runs, row.outcome = told_of(parent_node, row.id)
     else:
         fill(row, node)
+        row.time = run_time(row.limits, node)
     return row
+
+
+def run_time(limits: Mapping[str, float], node: Node) -> RunTime | None:
+    """The time that a run of the session may take, less what its last runs worked if they were interrupted; None: no limit."""
+    if "timeout_s" not in limits:
+        return None
+    time = RunTime(limits["timeout_s"])
+    if (worked_s := interrupted_s(node)) > 0:
+        time.left_s = max(0.0, time.limit_s - worked_s)
+    return time
+
+
+def interrupted_s(node: Node) -> float:
+    """How long the session worked in its last runs that were interrupted, one after the other; while nobody did does not count."""
+    worked_s = 0.0
+    began = last = unix_s(node.header.timestamp)
+    for record in node.records:
+        body = record.body() if record.type == "run_settled" else None
+        if isinstance(body, RunSettledEntry):
+            span_s = last - began if began is not None and last is not None else 0.0
+            worked_s = worked_s + span_s if body.outcome == "lost" else 0.0
+            began = last = None
+        elif record.type in MOVES_LEAF:
+            last = unix_s(record.timestamp)
+            began = last if began is None else began
+    # One that is still open: whoever worked on it is gone.
+    return worked_s + (last - began if began is not None and last is not None and is_run_open(node.records) else 0.0)
 
 
 def told_of(parent: Node, session_id: str) -> tuple[int, str]:
@@ -74,6 +106,7 @@ def fill(row: Row, node: Node) -> None:
     row.own, row.below = spent.own, spent.children
     row.aggregates = aggregates(node)
     row.runs, row.outcome = next_run(node.records) - 1, ended[-1].outcome if ended else ""
+    row.turns = sum(1 for record in node.records if record.type == "message" and b'"role":"assistant"' in record.raw)
     row.is_stored = True
 
 

@@ -120,8 +120,6 @@ class Rpc:
                 if self.job.prompt:
                     now = unix_ms(self.host.clock.now())
                     planted.deliver(planted.tree.root, Prompt(f"prompt:{now}", self.job.prompt))
-                if self.job.timeout_s is not None:
-                    outer.start_soon(planted.expire, self.job.timeout_s)
                 keeper.keep(planted)
                 await self._hear(Connection(target, desk.take, self.speech.command))
             self._signals.is_over = True

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from actors.performer import Performer
+from actors.protocol.budgets import Amount
 from actors.protocol.effects import Effect, PublishEvent
 from actors.protocol.limits import Limits
 from actors.protocol.mail import Abort, CompactNow, Mail, Prompt
@@ -77,13 +78,17 @@ def on_a_bad_day(tree: Bench, day: BadDay) -> Bench:
     return tree
 
 
-async def play(part: Part, day: BadDay, limits: Limits, mails: list[tuple[float, int, Mail]]) -> Bench:
+async def play(
+    part: Part, day: BadDay, limits: Limits, budgets: dict[str, float], mails: list[tuple[float, int, Mail]]
+) -> Bench:
     tree = on_a_bad_day(
         stage(
             Player({"root": part}),
             tool("quick", saying("quick")),
             limits=limits,
             retry=RetryPolicy(max_retries=2),
+            budgets=budgets,
+            max_output=1_000,
         ),
         day,
     )
@@ -111,6 +116,9 @@ async def play(part: Part, day: BadDay, limits: Limits, mails: list[tuple[float,
 
 
 def assert_promises(tree: Bench) -> None:
+    claimed = tree.tree.supervisor.state.budgets
+    assert (claimed.claims, claimed.standing) == ({}, ()), "somebody still claims"
+    assert all(account.claimed == Amount() for account in claimed.accounts.values())
     found = check_stream(tree.outlet.lines)
     assert not found, found
     plan = repair_plan(nodes(tree.store), ROOT)
@@ -193,12 +201,16 @@ limits = st.builds(
 )
 
 
-@given(st.integers(0, 8), seeds, limits, chances, chances, chances, mails)
+budgets = st.sampled_from([{}, {}, {"max_tokens": 2_500}, {"max_tokens": 9_000}, {"max_cost": 0.03}])
+
+
+@given(st.integers(0, 8), seeds, limits, budgets, chances, chances, chances, mails)
 @settings(max_examples=200, deadline=None)
 def test_on_a_bad_day_every_promise_is_kept(
     size: int,
     seed: int,
     limit: Limits,
+    budget: dict[str, float],
     bug: float,
     full: float,
     flush: float,
@@ -209,6 +221,6 @@ def test_on_a_bad_day_every_promise_is_kept(
 
     day = BadDay(random, bug, full, flush)
 
-    tree = trio.run(play, part, day, limit, sent, clock=MockClock(autojump_threshold=0))
+    tree = trio.run(play, part, day, limit, budget, sent, clock=MockClock(autojump_threshold=0))
 
     assert_promises(tree)

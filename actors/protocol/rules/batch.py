@@ -1,9 +1,15 @@
 """The tools of one answer: run side by side, their results kept until all are there, written in call order."""
 
+import msgspec
+
 from actors.protocol.effects import AppendEntry, CancelTimer, Effect, EndTurn
 from actors.protocol.mail import ToolEnded
 from actors.protocol.state import OpenCall, Step, TurnState
 from store.entries import MessageEntry
+from store.messages import TextContent, ToolResultMessage
+from store.wire import encode
+
+NOT_RUN = "The run was aborted before this tool was run."
 
 
 def tool_ended(state: TurnState, mail: ToolEnded, at: float) -> Step:
@@ -32,3 +38,15 @@ def take_result(state: TurnState, mail: ToolEnded) -> TurnState:
 def results(state: TurnState) -> list[Effect]:
     """The entries of a batch, in call order."""
     return [AppendEntry(MessageEntry(message=call.result)) for call in state.tools if call.result is not None]
+
+
+def not_run(call_id: str, name: str, timestamp: int, reason: str = NOT_RUN) -> MessageEntry:
+    """The result of a call that is never run."""
+    message = ToolResultMessage(
+        tool_call_id=call_id,
+        tool_name=name,
+        content=(TextContent(text=reason),),
+        is_error=True,
+        timestamp=timestamp,
+    )
+    return MessageEntry(message=msgspec.Raw(encode(message)))

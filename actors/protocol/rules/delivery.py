@@ -11,6 +11,7 @@ from actors.protocol.state import Notice, Queued, Step, TurnState
 from store.entries import CustomMessageEntry, MailEntry, MessageEntry
 from store.events import SessionActionUpdate
 from store.messages import TextContent, UserMessage, Visible, text_of
+from store.size import content_chars
 from store.wire import encode
 
 MAX_QUEUED = 256
@@ -56,6 +57,12 @@ def deliver(state: TurnState, at: float) -> Step:
         # What did not help or did not work before may do so with a new prompt.
         state = state.with_(passes=0, may_compact=True)
     return state.with_(queue=kept, notices=(), is_woken=bool(kept)), effects
+
+
+def incoming_chars(state: TurnState) -> int:
+    """About how many characters the next call brings with it, beside what the context holds already."""
+    notices = sum(len(notice.text) + len(notice.name) + len(notice.error_message or "") for notice in state.notices)
+    return notices + sum(content_chars(queued.content) for queued in state.queue)
 
 
 def _notices_message(notices: Sequence[Notice]) -> CustomMessageEntry:

@@ -17,6 +17,7 @@ from actors.protocol.effects import (
     SettleRun,
     StartLoop,
     StartTimer,
+    Withdraw,
 )
 from actors.protocol.mail import (
     Abort,
@@ -30,7 +31,7 @@ from actors.protocol.mail import (
     TimerFired,
     ToolEnded,
 )
-from actors.protocol.rules.batch import results, take_result
+from actors.protocol.rules.batch import not_run, results, take_result
 from actors.protocol.rules.calling import retry_failed
 from actors.protocol.rules.compacting import failure_effects
 from actors.protocol.rules.delivery import mail_message
@@ -41,13 +42,12 @@ from actors.protocol.trial import Trial
 from store.context import interrupted
 from store.entries import MessageEntry, RunSettledEntry
 from store.events import CompactionEnd
-from store.messages import TextContent, ToolCall, ToolResultMessage
+from store.messages import ToolCall, ToolResultMessage
 from store.wire import encode
 
 # A model call ends as soon as it is cancelled. A tool has its process group killed after 2 s, and reaps it.
 CALL_GRACE_S = 2.0
 TOOL_GRACE_S = 4.0
-NOT_RUN = "The run was aborted before this tool was run."
 UNFINISHED_GATE = "The gate was cancelled and did not end in time."
 
 
@@ -92,6 +92,9 @@ def _settle(state: TurnState) -> Step:
         is_aborted=False,
         ending=None,
         trial=Trial(),
+        has_said=False,
+        short=None,
+        handing_back=None,
     )
     # In the same breath, so that nobody above takes it for quiet in between.
     return state, [*effects, ReportRunning()] if state.will_run else effects
@@ -118,6 +121,8 @@ def abort(state: TurnState, mail: Abort | Stop, at: float) -> Step:
     state, asked = _asked(state, at)
     effects += asked
     effects += [CancelTimer(wait.timer) for wait in state.waits]
+    if state.phase == "asking":
+        effects.append(Withdraw())
     if state.timer is not None:
         effects.append(CancelTimer(state.timer))
     outcome = mail.outcome if isinstance(mail, Abort) else "aborted"
@@ -134,7 +139,6 @@ def abort(state: TurnState, mail: Abort | Stop, at: float) -> Step:
         question=None,
         timer=timer,
         waits=(),
-        asking=(),
         is_aborted=True,
         is_woken=False,
         reason=mail.reason,
@@ -217,18 +221,6 @@ def _unfinished(call: OpenCall, at: float) -> ToolResultMessage:
 
 def _encoded(message: ToolResultMessage) -> msgspec.Raw:
     return msgspec.Raw(encode(message))
-
-
-def not_run(call_id: str, name: str, timestamp: int) -> MessageEntry:
-    """The result of a call of an answer that an abort cut off."""
-    message = ToolResultMessage(
-        tool_call_id=call_id,
-        tool_name=name,
-        content=(TextContent(text=NOT_RUN),),
-        is_error=True,
-        timestamp=timestamp,
-    )
-    return MessageEntry(message=_encoded(message))
 
 
 def closed_if_quiet(state: TurnState) -> Step:

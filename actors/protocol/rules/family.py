@@ -8,6 +8,7 @@ from actors.protocol.effects import (
     AppendEntry,
     CancelTimer,
     Consult,
+    Disown,
     Effect,
     FamilyNow,
     HandleOf,
@@ -50,9 +51,11 @@ def directed_spawn(state: TurnState, asking: Asking, mail: Directed) -> Step:
     if isinstance(mail.directive, Refuse):
         refuse = mail.directive
         return state, [PublishEvent(refuse.event), Answer(asking.ask_id, RefusalOf(refuse.reason))]
-    if not isinstance(mail.directive, Admit) or state.phase != "tools":
-        return state, [Answer(asking.ask_id, RefusalOf("the run is ending; no child was started"))]
+    if not isinstance(mail.directive, Admit):
+        raise TypeError(f"expected Admit or Refuse, found {mail.directive!r}")
     admit = mail.directive
+    if state.phase != "tools":
+        return state, [Disown(admit), Answer(asking.ask_id, RefusalOf("the run is ending; no child was started"))]
     spawned = ChildSpawnedEntry(
         child_session_id=admit.session_id,
         name=admit.name,
@@ -60,7 +63,7 @@ def directed_spawn(state: TurnState, asking: Asking, mail: Directed) -> Step:
         prompt=bounded(asking.request.prompt, SPAWN_PROMPT_BYTES),
         model=admit.model,
         tool_call_id=asking.request.tool_call_id,
-        limits=_limits(asking.request),
+        limits=_limits(asking.request, admit),
     )
     state = state.with_(kin=(*state.kin, Kin(admit.session_id, admit.name, True)))
     return state, [
@@ -70,9 +73,9 @@ def directed_spawn(state: TurnState, asking: Asking, mail: Directed) -> Step:
     ]
 
 
-def _limits(request: Spawn) -> dict[str, Any]:
+def _limits(request: Spawn, admit: Admit) -> dict[str, Any]:
     """What is set for this child alone, so that it is the same one after a restart."""
-    own: dict[str, Any] = dict(request.limits)
+    own: dict[str, Any] = dict(admit.limits)
     if request.tools is not None:
         own["tools"] = list(request.tools)
     if request.thinking is not None:

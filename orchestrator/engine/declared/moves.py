@@ -6,8 +6,8 @@ from typing import Literal
 import attrs
 
 from actors.protocol.restore import delivered
+from actors.protocol.rules.batch import NOT_RUN
 from actors.protocol.rules.delivery import notice_text
-from actors.protocol.rules.ending import NOT_RUN
 from actors.protocol.tools import TOOL_ABORTED, notice_id
 from orchestrator.engine.declared.plan import ANSWER_OF, SPAWN, PlannedNode, TreePlan
 from store.context import INTERRUPTED

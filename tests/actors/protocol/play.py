@@ -16,6 +16,7 @@ from actors.protocol.effects import (
     CancelTimer,
     CancelWork,
     Consult,
+    Disown,
     DrainLedger,
     Effect,
     EndLoop,
@@ -30,6 +31,7 @@ from actors.protocol.effects import (
     StartTimer,
     StartTurn,
     Summarise,
+    Withdraw,
 )
 from actors.protocol.mail import (
     Abort,
@@ -61,6 +63,7 @@ from actors.protocol.questions import (
     Directive,
     GiveUp,
     Go,
+    HandBack,
     MayCall,
     MaySettle,
     MaySpawn,
@@ -69,7 +72,7 @@ from actors.protocol.questions import (
     RetryAfter,
     SwitchModel,
 )
-from actors.protocol.rules.ending import not_run
+from actors.protocol.rules.batch import not_run
 from actors.protocol.settling import may_settle
 from actors.protocol.state import TurnState
 from actors.protocol.tools import ListFamily, Spawn, WaitFor, text_result
@@ -139,6 +142,8 @@ class World:
     timers: set[int] = attrs.field(factory=set)
     questions: dict[int, Question] = attrs.field(factory=dict)
     ledgers: set[int] = attrs.field(factory=set)
+    claims: set[int] = attrs.field(factory=set)
+    """Granted, and neither used by a call nor withdrawn."""
     asks: set[int] = attrs.field(factory=set)
     orphans: set[int] = attrs.field(factory=set)
     """Asks of tools that have ended or were cancelled: they may be answered, once, or not at all."""
@@ -165,6 +170,7 @@ class World:
     spent: list[Mail] = attrs.field(factory=list)
     must_end: bool = False
     said: int = 0
+    last_turns: int = 0
     on_entry: Callable[[Known], None] = lambda body: None
 
     @classmethod
@@ -189,7 +195,7 @@ class World:
         if self.state.is_aborted:
             self.must_end = True
         if before.is_stopped:
-            assert all(isinstance(effect, RefuseMail | Answer) for effect in effects), effects
+            assert all(isinstance(effect, RefuseMail | Answer | Disown) for effect in effects), effects
         assert self.state.is_loop_open == self.loop
         assert self.state.is_turn_open == self.turn
         return effects
@@ -217,8 +223,10 @@ class World:
                     self.passed.append(command)
             case TimerFired(timer):
                 self.timers.discard(timer)
-            case Directed(question):
+            case Directed(question, directive):
                 self.questions.pop(question, None)
+                if isinstance(directive, Go | HandBack) and directive.claim:
+                    self.claims.add(directive.claim)
             case LedgerDrained(work):
                 self.ledgers.discard(work)
             case ChildEnded(session_id):
@@ -285,11 +293,19 @@ class World:
                 assert self.gate
                 assert not any(child.is_running for child in self.children.values())
                 self.open_gates[work] = command
-            case CallModel(work):
+            case CallModel(work, _, claim, _, is_last):
                 self._begin_work(work)
                 self.passed.clear()
                 assert self.turn
+                assert not claim or claim in self.claims
+                self.claims.discard(claim)
+                self.last_turns += is_last
                 self.calls.add(work)
+            case Withdraw():
+                self.claims.clear()
+                asked = [number for number, question in self.questions.items() if isinstance(question, MayCall)]
+                for number in asked:
+                    del self.questions[number]
             case Summarise(work):
                 self._begin_work(work)
                 assert self.compaction
@@ -298,6 +314,7 @@ class World:
                 self._begin_work(work)
                 assert list(call_ids) == self.unanswered
                 self.batches[work] = list(call_ids)
+                assert self.state.handing_back is None, "a tool was run in a last turn"
             case StartTimer(timer):
                 self._fresh(timer)
                 self.timers.add(timer)
@@ -319,6 +336,8 @@ class World:
                 assert not self.must_end
                 assert admitted.session_id not in self.children
                 self.children[admitted.session_id] = Child(admitted.name)
+            case Disown(admitted):
+                assert admitted.session_id not in self.children, "a child was disowned that runs"
             case Answer(ask_id):
                 assert ask_id in self.asks | self.orphans, f"{ask_id} was answered twice, or never asked"
                 self.asks.discard(ask_id)
@@ -383,6 +402,7 @@ class World:
         assert run not in self.settled
         self.settled.append(run)
         assert self.is_closed
+        assert not self.claims, "a claim was never used"
         assert not self.unanswered
         assert not any(child.is_running for child in self.children.values()), "children settle before their parent"
         self.must_end = False
@@ -499,7 +519,12 @@ class World:
         refuse = Refuse("max_turns", 2, 1, "session-1", "no more")
         match question:
             case MayCall(passes=passes):
-                options: list[Directive] = [Go()] * 6 + [refuse]
+                self.said += 1
+                options: list[Directive] = [Go(self.said), Go(), Go(self.said, 500, refuse)] * 2 + [refuse]
+                if question.has_said:
+                    options += [HandBack(self.said, 500, refuse)]
+                if question.is_last:
+                    options = [HandBack(self.said, 500, refuse), refuse]
                 options += [Compact("threshold")] if passes is not None and passes < 2 else []
                 return random.choice(options)
             case CallFailed(retry=retry, may_compact=may_compact, failure=failure):

@@ -88,7 +88,7 @@ PLACES: dict[str, tuple[list[Known | Message], str, int, bool, str | None]] = {
     "a run that has ended": ([ASKED, answer("done"), DONE], "idle", 1, False, None),
     "a prompt": ([ASKED], "ready", 1, True, None),
     "an answer": ([ASKED, answer("done")], "ready", 1, False, "completed"),
-    "an answer without text": ([ASKED, answer("")], "ready", 1, False, "failed"),
+    "an answer without text": ([ASKED, answer("")], "ready", 1, False, "completed"),
     "an answer that was cut before any text": ([ASKED, answer("", (), "length")], "ready", 1, False, "failed"),
     "a failed answer": ([ASKED, answer("half", (), "error")], "ready", 1, True, None),
     "a call without a result": ([ASKED, answer("", ["c"])], "ready", 1, True, None),

@@ -14,6 +14,7 @@ from actors.protocol.effects import (
     Answer,
     CallModel,
     Consult,
+    Disown,
     RefuseMail,
     RunGate,
     RunTools,
@@ -42,7 +43,7 @@ from actors.protocol.mail import (
 from actors.protocol.questions import Admit, Go, MaySettle, RetryAfter
 from actors.protocol.rules.calling import CUT_AT_LIMIT, NO_CALL, NOTHING_SAID, ending_of
 from actors.protocol.settling import may_settle
-from actors.protocol.state import TurnState
+from actors.protocol.state import Ending, TurnState
 from actors.protocol.tools import Spawn, WaitFor, text_result
 from actors.protocol.trial import AutonomyPolicy, GatePolicy, Trial
 from actors.protocol.turn import step
@@ -185,6 +186,12 @@ def test_how_a_run_ends_that_asks_for_no_tool(
     assert (ending.outcome, ending.stop_reason, ending.error_message) == (outcome, stop_reason, error)
 
 
+def test_a_root_may_end_its_work_without_a_word_and_a_child_may_not() -> None:
+    assert ending_of("stop", has_text=False, is_root=True) == Ending("completed", "stop")
+    assert ending_of("stop", has_text=False).outcome == "failed"
+    assert ending_of("length", has_text=False, is_root=True).outcome == "failed"
+
+
 def test_a_prompt_begins_a_run_only_when_all_that_came_with_it_was_heard() -> None:
     world = World.of()
 
@@ -192,7 +199,7 @@ def test_a_prompt_begins_a_run_only_when_all_that_came_with_it_was_heard() -> No
     assert world.hear(Prompt("m2", "m2")) == []
     effects = world.hear(Emptied())
 
-    assert [type(effect).__name__ for effect in effects] == ["ReportRunning", "Consult"]
+    assert [type(effect).__name__ for effect in effects] == ["ReportRunning", "KeepTime", "Consult"]
     (question,) = world.questions
     world.hear(Directed(question, Go()))
     assert world.delivered == ["m1", "m2"]
@@ -229,7 +236,10 @@ def test_a_child_that_asks_while_the_run_is_ending_gets_no_child() -> None:
 
     (refusal,) = step(world.state, Asked(2, Spawn("task")), AT)[1]
     assert isinstance(refusal, Answer)
-    assert step(world.state, Directed(question, Admit("id", "x", 1, "m")), AT) == (world.state, [])
+    admitted = Admit("id", "x", 1, "m")
+    _, (disown, refusal) = step(world.state, Directed(question, admitted), AT)
+    assert disown == Disown(admitted)
+    assert isinstance(refusal, Answer)
 
 
 @pytest.mark.parametrize(

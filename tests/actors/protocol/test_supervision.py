@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.protocol.budgets import Used
+from actors.protocol.claims import Budgets
 from actors.protocol.limits import Limits, Restarts, recent
 from actors.protocol.model import RETRYABLE, FailureKind, ModelFailure
 from actors.protocol.questions import (
@@ -19,10 +21,12 @@ from actors.protocol.questions import (
     Refuse,
     Restart,
     RetryAfter,
+    StandBy,
 )
 from actors.protocol.retry import RetryPolicy, retry_delay
-from actors.protocol.supervision import Draw, Member, TreeState, decide
+from actors.protocol.supervision import Draw, Member, TreeState, call_ended, decide
 from actors.protocol.tools import Spawn
+from store.usage import Usage
 
 ROOT, CHILD = "root-1", "child-1"
 
@@ -30,7 +34,10 @@ ROOT, CHILD = "root-1", "child-1"
 def a_tree(limits: Limits | None = None, **more: object) -> TreeState:
     members = {ROOT: Member(0, "test/model"), CHILD: Member(1, "test/small")}
     state = TreeState(ROOT, limits or Limits(), RetryPolicy(), members)
-    return msgspec.structs.replace(state, **more)
+    turns = state.limits.max_turns
+    budgets = Budgets().opened(ROOT, "root", None, {} if turns is None else {"max_turns": turns})
+    budgets = budgets.opened(CHILD, "child", ROOT, {})
+    return msgspec.structs.replace(state, budgets=budgets, **more)
 
 
 def draw(at: float = 1_000.0, jitter: float = 0.5, session_id: str = "new-1") -> Draw:
@@ -158,8 +165,11 @@ def test_the_turns_of_all_sessions_count_together() -> None:
         tree, directive = decide(tree, MayCall(session), draw())
         answers.append(type(directive))
 
-    assert answers == [Go, Go, Go, Refuse]
-    assert tree.turns == 3
+    assert answers == [Go, Go, Go, StandBy]
+    for claim in list(tree.budgets.claims):
+        tree, answered = call_ended(tree, ROOT, claim, Used(Usage(), "whole"))
+    assert [type(one.directive) for one in answered] == [Refuse]
+    assert tree.budgets.accounts[ROOT].spent.turns == 3
 
 
 def test_a_refused_turn_names_the_limit_and_its_option() -> None:
