@@ -7,6 +7,7 @@ from typing import BinaryIO
 
 import click
 import msgspec
+from click.shell_completion import CompletionItem
 
 from orchestrator.cli.common import (
     echo_json,
@@ -87,7 +88,11 @@ class Streams(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         is_own = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
-        return super().parse_args(ctx, args if is_own else ["show", *args])
+        is_asked_for = not args and ctx.resilient_parsing  # by a shell that completes
+        return super().parse_args(ctx, args if is_own or is_asked_for else ["show", *args])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        return super().shell_complete(ctx, incomplete) + show.shell_complete(ctx, incomplete)
 
 
 @click.group(cls=Streams, help=HELP)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from orchestrator import __version__
 from orchestrator.cli.lazy import LazyGroup
@@ -25,6 +26,8 @@ COMMANDS = {
     "events": ("orchestrator.cli.events", "Event streams: replay a stored tree, follow live ones, validate a stream."),
     "models": ("orchestrator.cli.models", "Models that can be named, with their windows and prices."),
     "doctor": ("orchestrator.cli.doctor", "What is wrong with the home: dead sockets, lost sessions …; mends it."),
+    "config": ("orchestrator.cli.config", "What is set, and where it comes from."),
+    "completion": ("orchestrator.cli.completion", "A script that lets bash, zsh or fish complete our commands."),
     "demo": ("orchestrator.cli.demo", "A scripted tree on the folder that it is started in: no key, no network."),
 }
 
@@ -56,8 +59,16 @@ class Commands(LazyGroup):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
+        if extra.get("resilient_parsing") and args:  # a shell that completes what may be given to `run`
+            args = with_command(args)
         with no_broken_pipe():
             return super().make_context(info_name, args, parent, **extra)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The options of `run` can be given without its name."""
+        found = super().shell_complete(ctx, incomplete)
+        run = self.get_command(ctx, "run") if incomplete.startswith("-") else None
+        return found if run is None else found + run.shell_complete(ctx, incomplete)
 
     def invoke(self, ctx: click.Context) -> Any:
         with no_broken_pipe():

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
+import attrs
 import msgspec
 
 from actors.flusher import Durability
@@ -94,23 +95,43 @@ class Config(msgspec.Struct, frozen=True):
     trusted_projects: tuple[str, ...] = ()
 
 
+@attrs.frozen
+class Layers:
+    """What the files say, each for itself. `project_file` None: no folder above has one."""
+
+    home_file: Path
+    home: dict[str, Any]
+    project_file: Path | None = None
+    project: dict[str, Any] = attrs.field(factory=dict)
+
+    @property
+    def config(self) -> Config:
+        """The project's file over the one of the home. Raises WrongUsage."""
+        file = str(self.home_file) if self.project_file is None else f"{self.home_file} with {self.project_file}"
+        return _convert(_over(self.home, self.project), file)
+
+
 def load_config(home_file: Path, cwd: Path) -> Config:
     """The configuration for work in `cwd`. Raises WrongUsage with file, key and the nearest known key."""
-    merged = _read(home_file)
-    trusted = merged.get("trusted_projects", [])
+    return read_layers(home_file, cwd).config
+
+
+def read_layers(home_file: Path, cwd: Path) -> Layers:
+    """The files that hold for work in `cwd`. Raises WrongUsage; also where a project sets what it may not."""
+    home = _read(home_file)
     homes = (str(home_file.parent), os.path.expanduser("~/.sapwood"))
     project = next((folder for folder in (cwd, *cwd.parents) if _is_project(folder, homes)), None)
-    if project is not None:
-        file = project / ".sapwood" / "config.toml"
-        values = _read(file)
-        refused = [name for name in _NOT_FROM_PROJECTS if name in values]
-        if refused and str(project) not in trusted:
-            raise WrongUsage(
-                f"{file}: a project's file cannot set {', '.join(refused)}, unless {home_file} says "
-                f'trusted_projects = ["{project}"]'
-            )
-        merged = _over(merged, values)
-    return _convert(merged, str(home_file) if project is None else f"{home_file} with {project}/.sapwood/config.toml")
+    if project is None:
+        return Layers(home_file, home)
+    file = project / ".sapwood" / "config.toml"
+    values = _read(file)
+    refused = [name for name in _NOT_FROM_PROJECTS if name in values]
+    if refused and str(project) not in home.get("trusted_projects", []):
+        raise WrongUsage(
+            f"{file}: a project's file cannot set {', '.join(refused)}, unless {home_file} says "
+            f'trusted_projects = ["{project}"]'
+        )
+    return Layers(home_file, home, file, values)
 
 
 def _is_project(folder: Path, homes: tuple[str, ...]) -> bool:

@@ -73,7 +73,7 @@ class Planted:
         Raises WrongUsage; StoreError, OSError.
         """
         config = models.config.kernel
-        kernels = Kernels(KernelSettings(config.python or job.environ.get("SAPWOOD_KERNEL_PYTHON")))
+        kernels = Kernels(KernelSettings(job.environ.get("SAPWOOD_KERNEL_PYTHON") or config.python))
         node = ground.nodes.get(ground.root_id)
         declared = Declared(job.tree) if job.tree else declared_in([] if node is None else node.tree.own_records)
         planted = cls(job, home, models, ground, sink, feed, kernels, declared)
