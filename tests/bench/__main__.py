@@ -13,6 +13,7 @@ CASES: dict[str, Callable[[int], list[Row]]] = {
     "A3": mail.a3,
     "A4": child.a4,
     "A5": idle.a5,
+    "A6": idle.a6,
     "B1": lines.b1,
     "B2": lines.b2,
     "B3": lines.b3,

@@ -1,4 +1,4 @@
-"""A5: ten thousand children that have nothing to do."""
+"""A5 and A6: ten thousand children that have nothing to do, and a hundred thousand."""
 
 import gc
 import tracemalloc
@@ -25,6 +25,7 @@ from tests.bench.child import planted, workshop
 from tests.bench.harness import Row, at_most, beside, settle_heap
 
 CHILDREN = 10_000
+MANY = 100_000
 RUN = 1_000
 ROOT = session_id(1_800_000_000_000, 1)
 
@@ -192,8 +193,8 @@ def a5(rounds: int) -> list[Row]:
         "settled": _bytes_of(settled, RUN) / 1024,
     }
     return [
-        _kib("A5 idle child with its task", kib["ours"], kib["bare"]),
-        _kib("A5 settled child, no task", kib["settled"], kib["bare"]),
+        _kib("A5 idle child with its task", 8, kib["ours"], kib["bare"]),
+        _kib("A5 settled child, no task", 8, kib["settled"], kib["bare"]),
         at_most("A5 creation", 2, best["ours created"], best["bare created"], "trio actor"),
         at_most("A5 teardown", 1.5, best["ours ended"], best["bare ended"], "trio actor"),
         beside("A5 creation", best["ours created"], best["nursing created"], "trio actor with a nursery"),
@@ -201,8 +202,19 @@ def a5(rounds: int) -> list[Row]:
     ]
 
 
-def _kib(case: str, ours: float, bare: float) -> Row:
-    return Row(case, "<= 8 KiB", f"{ours:.2f} KiB", f"{ours:.2f} KiB", f"{bare:.2f} KiB", ours <= 8)
+def a6(rounds: int) -> list[Row]:
+    """100,000 idle children alive at once: memory of each, beside that of 10,000"""
+    many, few = (_bytes_of(_sized(ours), count) / 1024 for count in (MANY, CHILDREN))
+    ratio = many / few
+    sizes = (f"{many:.2f} KiB", f"{few:.2f} KiB")
+    return [
+        _kib("A6 idle child of 100,000", 10, many, few),
+        Row("A6 idle child of 100,000", "<= 1.2x of 10,000", f"{ratio:.2f}x", *sizes, ratio <= 1.2),
+    ]
+
+
+def _kib(case: str, most: int, ours: float, other: float) -> Row:
+    return Row(case, f"<= {most} KiB", f"{ours:.2f} KiB", f"{ours:.2f} KiB", f"{other:.2f} KiB", ours <= most)
 
 
 def _timed(function: Any) -> Any:
