@@ -3,23 +3,15 @@
 from collections.abc import Callable
 
 import attrs
-import trio
 
 from actors.directory import Row
 from actors.outbox import Outbox
 from actors.protocol.effects import FamilyNow, HandleOf, RefusalOf, ReportsOn
 from actors.protocol.mail import Asked
 from actors.protocol.tools import ChildReport, FamilyAnswer, FamilyRequest, Handle, Members, Refused, Waited
+from actors.receipts import Ask
 from actors.supervisor import Supervisor
 from store.entries import ChildSettledEntry
-
-
-@attrs.define
-class _Open:
-    """A tool that waits for an answer."""
-
-    answered: trio.Event = attrs.field(factory=trio.Event)
-    value: FamilyAnswer | None = None
 
 
 @attrs.define(eq=False)
@@ -29,35 +21,30 @@ class Asks:
     supervisor: Supervisor
     row: Row
     outbox: Outbox
-    _open: dict[int, _Open] = attrs.field(factory=dict)
 
     async def ask(self, request: FamilyRequest, asked: Callable[[], None] = lambda: None) -> FamilyAnswer:
         ask_id = self.supervisor.next_numbers()
-        ask = self._open[ask_id] = _Open()
+        ask = self.supervisor.asks[ask_id] = Ask()
         self.row.mailbox.put(Asked(ask_id, request))
         asked()
         try:
-            await ask.answered.wait()
+            return await ask.answer()
         finally:
-            del self._open[ask_id]
-        if ask.value is None:
-            raise RuntimeError(f"an answer to {request!r} was announced and is not there")
-        return ask.value
+            del self.supervisor.asks[ask_id]
 
     def answer(self, ask_id: int, value: HandleOf | RefusalOf | ReportsOn | FamilyNow) -> None:
-        ask = self._open.get(ask_id)
+        ask = self.supervisor.asks.get(ask_id)
         if ask is None:
             return
         match value:
             case HandleOf(admitted):
-                ask.value = Handle(admitted.session_id, admitted.name, admitted.model)
+                ask.tell(Handle(admitted.session_id, admitted.name, admitted.model))
             case RefusalOf(reason):
-                ask.value = Refused(reason)
+                ask.tell(Refused(reason))
             case ReportsOn(session_ids, ended):
-                ask.value = Waited(ended, self._reports(session_ids))  # type: ignore[arg-type]
+                ask.tell(Waited(ended, self._reports(session_ids)))  # type: ignore[arg-type]
             case FamilyNow():
-                ask.value = Members(self.supervisor.relatives(self.row))
-        ask.answered.set()
+                ask.tell(Members(self.supervisor.relatives(self.row)))
 
     def _reports(self, session_ids: tuple[str, ...]) -> tuple[ChildReport, ...]:
         settled: dict[str, ChildSettledEntry] = {}

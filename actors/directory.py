@@ -35,6 +35,7 @@ class Row:
     is_named: bool = True
     tools: tuple[str, ...] | None = None
     thinking: str | None = None
+    service_tier: str | None = None
     limits: dict[str, float] = attrs.field(factory=dict)
     is_gone: bool = False
     founding: tuple[Known, ...] = ()

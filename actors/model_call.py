@@ -139,6 +139,7 @@ def _request(supervisor: "Supervisor", row: "Row", outbox: "Outbox", call: int) 
         system=supervisor.workshop.system_prompt(row),
         tools=tuple(tool.spec for name, tool in supervisor.workshop.tools.items() if name in names),
         thinking=row.thinking,
+        service_tier=row.service_tier,
     )
 
 

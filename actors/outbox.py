@@ -12,7 +12,14 @@ from actors.reply import Reply
 from actors.sink import Sink
 from store.attribution import billed_usage
 from store.context import last_assistant
-from store.entries import CustomMessageEntry, Known, MessageEntry, RunSettledEntry
+from store.entries import (
+    BranchSummaryEntry,
+    CustomEntry,
+    CustomMessageEntry,
+    Known,
+    MessageEntry,
+    RunSettledEntry,
+)
 from store.errors import JournalPoisoned, StoreError
 from store.events import (
     SHOWN_ENTRIES,
@@ -46,6 +53,7 @@ from store.wire import encode
 
 _ASSISTANT = b'{"role":"assistant"'
 _TOOL_RESULT = b'{"role":"toolResult"'
+_BASH = b'{"role":"bashExecution"'
 _NOTHING_SAID = msgspec.Raw(encode(AssistantMessage(content=(), stop_reason="aborted")))
 
 
@@ -88,13 +96,15 @@ class Outbox:
     _gate: GateStart | None = None
     _unshown: list[Draft] = attrs.field(factory=list)
     _is_message_open: bool = False
+    _asides: list[msgspec.Raw] = attrs.field(factory=list)
     _shown_usage: Usage | None = None
 
     # The journal
 
-    def write(self, bodies: Sequence[Known]) -> list[Written]:
+    def write(self, bodies: Sequence[Known], parent: str | msgspec.UnsetType | None = msgspec.UNSET) -> list[Written]:
         """Append these entries, all or none, in one write. Raises OSError or StoreError with nothing changed.
 
+        They hang on the leaf, or on `parent` (None: on nothing).
         Nothing to write is also an occasion to notice that the journal is poisoned: whoever waits for a flush cannot mend it.
         """
         if self.journal.is_poisoned:
@@ -102,7 +112,7 @@ class Outbox:
         if not bodies:
             return []
         timestamp = self.clock.iso()
-        leaf = self.tree.leaf_id
+        leaf = self.tree.leaf_id if isinstance(parent, msgspec.UnsetType) else parent
         written: list[Written] = []
         for body, entry in zip(bodies, self.tree.next_ids(len(bodies)), strict=True):
             draft = Draft.of(body)
@@ -118,6 +128,11 @@ class Outbox:
             if usage is not None:
                 self.bill(one.record, usage)
         return written
+
+    def branch_off(self, parent: str | None, body: CustomEntry | BranchSummaryEntry) -> None:
+        """Go on behind an earlier entry; None: as if nothing had been said."""
+        for one in self.write([body], parent):
+            self.show(one.draft)
 
     def append(self, *bodies: Known) -> list[Record]:
         """Write and show."""
@@ -214,6 +229,9 @@ class Outbox:
 
     def _show_message(self, message: msgspec.Raw) -> None:
         raw = bytes(message)
+        if raw.startswith(_BASH):
+            self._show_aside(message)
+            return
         if self._loop is not None:
             self._loop.append(message)
         if raw.startswith(_ASSISTANT):
@@ -224,9 +242,20 @@ class Outbox:
             if self._turn is not None:
                 self._turn[0].append(message)
             self.publish(MessageEnd(message_id=self._message_id, message=message))
+            asides, self._asides = self._asides, []
+            for aside in asides:
+                self._show_aside(aside)
             return
         if self._turn is not None and raw.startswith(_TOOL_RESULT):
             self._turn[1].append(message)
+        self.publish(MessageStart(message=message))
+        self.publish(MessageEnd(message=message))
+
+    def _show_aside(self, message: msgspec.Raw) -> None:
+        """What a person ran beside the session: no part of its turns, and never inside another message."""
+        if self._is_message_open:
+            self._asides.append(message)
+            return
         self.publish(MessageStart(message=message))
         self.publish(MessageEnd(message=message))
 

@@ -10,6 +10,7 @@ from actors.asks import Asks
 from actors.directory import Row
 from actors.errands import Errands
 from actors.gate_run import GateRun
+from actors.heeding import heed
 from actors.in_turn import InTurn, in_turns
 from actors.model_call import call_model, with_sizes
 from actors.outbox import Outbox, Written
@@ -18,16 +19,19 @@ from actors.protocol.effects import (
     Answer,
     AppendEntry,
     AppendPartial,
+    BranchOff,
     CallModel,
     CancelTimer,
     CancelWork,
     Consult,
+    Deny,
     Disown,
     DrainLedger,
     Effect,
     EndLoop,
     EndTools,
     EndTurn,
+    Heed,
     KeepTime,
     PublishEvent,
     RefuseMail,
@@ -40,7 +44,6 @@ from actors.protocol.effects import (
     StartTimer,
     StartTurn,
     Summarise,
-    UseModel,
     Withdraw,
 )
 from actors.protocol.mail import REVIVING, Abort, ChildEnded, Directed, LedgerDrained, Signal, TimerFired
@@ -149,8 +152,13 @@ class Performer:
                     self._timers[timer].cancel()
             case Consult(question_id, question):
                 self._consult(question_id, question)
-            case UseModel(model):
-                self.row.model = model
+            case Heed(setting):
+                heed(self.supervisor, self.row, setting)
+            case BranchOff(message_id, entry_id, body):
+                outbox.branch_off(entry_id, body)
+                self.supervisor.receipt(message_id, "delivered")
+            case Deny(message_id, reason):
+                self.supervisor.receipt(message_id, "refused", reason)
             case Summarise(work, instructions):
                 self._start(
                     work, lambda scope: Summary(self.supervisor, self.row, outbox, work, instructions, scope).run()

@@ -20,7 +20,7 @@ from actors.protocol.model import Model, ModelInfo
 from actors.protocol.questions import Admit, Directive, MaySpawn, Question, StandBy
 from actors.protocol.supervision import Answers, Draw, TreeState, call_ended, decide, disowned, withdrawn
 from actors.protocol.tools import ModelRow, Relative, Spawn, Tool
-from actors.receipts import Slip
+from actors.receipts import Ask, Slip
 from actors.sink import Sink
 from actors.slots import Slots
 from store.disk.drawn import new_id
@@ -69,6 +69,7 @@ class Supervisor:
     slots: Slots = attrs.field(init=False)
     ledger: Ledger = attrs.field(init=False)
     receipts: dict[str, Slip] = attrs.field(factory=dict)
+    asks: dict[int, Ask] = attrs.field(factory=dict)
     number: int = 0
     _standing_by: dict[str, Callable[[Directive], object]] = attrs.field(factory=dict)
     failure: str | None = None
@@ -154,6 +155,11 @@ class Supervisor:
         self.number += 1_000_000
         return self.number
 
+    def use_model(self, row: Row) -> None:
+        """The session has another model; it decides which one its children get."""
+        member = msgspec.structs.replace(self.state.members[row.id], model=row.model)
+        self.state = self.state.with_member(row.id, member)
+
     def trouble(self, row: Row, text: str) -> None:
         """Tell whoever watches that the store did not do what it should."""
         self.sink.publish(row.place, Diagnostic(level="error", code="store", text=text))
@@ -186,6 +192,7 @@ class Supervisor:
             Mailbox(self.clock),
             tools=_narrowed(request.tools, parent.tools),
             thinking=request.thinking or parent.thinking,
+            service_tier=parent.service_tier,
             limits=dict(admitted.limits),
         )
         row.target_id = target_id if request.tool_call_id else None

@@ -16,6 +16,9 @@ _BOOKKEEPING = frozenset(
         "agent_status",
         "diagnostic",
         "session_info",
+        "model_change",
+        "thinking_level_change",
+        "service_tier_change",
         "compaction_start",
         "compaction_end",
         "usage",
@@ -43,7 +46,8 @@ _OF_A_RUN = frozenset(
         "gate_end",
     }
 )
-_BEGIN_A_RUN = frozenset({"agent_start", "run_settled"})
+# A child that a person gives to a session at rest: with its end the session's next run begins.
+_BEGIN_A_RUN = frozenset({"agent_start", "run_settled", "child_spawned"})
 KNOWN = frozenset(str(member.__struct_config__.tag) for member in Event.__args__)
 
 

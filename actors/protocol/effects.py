@@ -4,7 +4,16 @@ import msgspec
 
 from actors.protocol.questions import Admit, Question
 from actors.protocol.tools import Spawn
-from store.entries import Known, Outcome
+from store.entries import (
+    BranchSummaryEntry,
+    CustomEntry,
+    Known,
+    ModelChangeEntry,
+    Outcome,
+    ServiceTierChangeEntry,
+    SessionInfoEntry,
+    ThinkingLevelChangeEntry,
+)
 from store.events import Event
 
 
@@ -61,10 +70,29 @@ class CallModel(msgspec.Struct, frozen=True):
     is_last: bool = False
 
 
-class UseModel(msgspec.Struct, frozen=True):
-    """Call this model from now on."""
+# What a session works by, once it is written.
+Setting = ModelChangeEntry | ThinkingLevelChangeEntry | ServiceTierChangeEntry | SessionInfoEntry
 
-    model: str
+
+class Heed(msgspec.Struct, frozen=True):
+    """Work by this setting from now on."""
+
+    setting: Setting
+
+
+class BranchOff(msgspec.Struct, frozen=True):
+    """Write `body` behind an earlier entry (None: before any): the session goes on from there."""
+
+    message_id: str
+    entry_id: str | None
+    body: CustomEntry | BranchSummaryEntry
+
+
+class Deny(msgspec.Struct, frozen=True):
+    """What a person asked for under `message_id` cannot be done now, and why."""
+
+    message_id: str
+    reason: str
 
 
 class Summarise(msgspec.Struct, frozen=True):
@@ -210,7 +238,9 @@ Effect = (
     | StartTurn
     | EndTurn
     | CallModel
-    | UseModel
+    | Heed
+    | BranchOff
+    | Deny
     | Summarise
     | RunTools
     | RunGate

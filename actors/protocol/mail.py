@@ -4,8 +4,23 @@ import msgspec
 
 from actors.protocol.model import ModelFailure
 from actors.protocol.questions import Directive
-from actors.protocol.tools import FamilyRequest, ToolResult
-from store.entries import CompactionEntry, Mode, Origin, Outcome, UsageEntry
+from actors.protocol.tools import FamilyRequest, Spawn, ToolResult
+from store.entries import (
+    BranchSummaryEntry,
+    CompactionEntry,
+    CustomEntry,
+    LabelEntry,
+    MessageEntry,
+    Mode,
+    ModelChangeEntry,
+    Origin,
+    Outcome,
+    ServiceTierChangeEntry,
+    SessionInfoEntry,
+    SessionStateEntry,
+    ThinkingLevelChangeEntry,
+    UsageEntry,
+)
 from store.messages import Visible
 
 
@@ -37,6 +52,44 @@ class CompactNow(msgspec.Struct, frozen=True, tag="compact_now"):
     """Summarise what came before: at once when idle, else before the next model call."""
 
     instructions: str | None = None
+
+
+# What a person may have written into a session: settings, what it is called, a label, a command that they ran themselves.
+Changing = (
+    ModelChangeEntry
+    | ThinkingLevelChangeEntry
+    | ServiceTierChangeEntry
+    | SessionInfoEntry
+    | SessionStateEntry
+    | LabelEntry
+    | MessageEntry
+)
+
+
+class Change(msgspec.Struct, frozen=True, tag="change"):
+    """Write this entry, and work by it from now on. `message_id`: under which its writing is told."""
+
+    message_id: str
+    body: Changing
+
+
+class MoveLeaf(msgspec.Struct, frozen=True, tag="move_leaf"):
+    """Go on from an earlier entry (None: from before any) with `body` as the first entry there. Only at rest."""
+
+    message_id: str
+    entry_id: str | None
+    body: CustomEntry | BranchSummaryEntry
+
+
+class SpawnChild(msgspec.Struct, frozen=True, tag="spawn_child"):
+    """A child is wanted from outside. Answered as a tool that asks for one."""
+
+    ask_id: int
+    request: Spawn
+
+
+class AbortRetry(msgspec.Struct, frozen=True, tag="abort_retry"):
+    """End the pause before a retry: the run ends as the failed call left it. Nothing, where none is waited for."""
 
 
 class CallPart(msgspec.Struct, frozen=True):
@@ -150,7 +203,7 @@ class Emptied(msgspec.Struct, frozen=True, tag="emptied"):
     """The mailbox has been emptied: what arrived together has been heard, so what comes next can be decided."""
 
 
-Command = Prompt | Abort | Stop | CompactNow
+Command = Prompt | Abort | Stop | CompactNow | Change | MoveLeaf | SpawnChild | AbortRetry
 Signal = (
     ModelEnded
     | ModelFailed
@@ -168,4 +221,4 @@ Signal = (
 )
 Mail = Command | Signal | Emptied
 URGENT = (Abort, Stop)
-REVIVING = (Prompt, CompactNow)
+REVIVING = (Prompt, CompactNow, Change, MoveLeaf, SpawnChild)

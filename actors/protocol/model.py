@@ -50,7 +50,10 @@ class ModelInfo(msgspec.Struct, frozen=True):
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
-    """One model call. `call` counts the calls of the session from 1; `thinking` is a level or None."""
+    """One model call. `call` counts the calls of the session from 1; `thinking` is a level or None.
+
+    `service_tier`: the session's own; None: as the provider is configured.
+    """
 
     session_id: str
     session_name: str
@@ -61,6 +64,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
     thinking: str | None = None
+    service_tier: str | None = None
 
 
 class TextChunk(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from actors.protocol.effects import Effect
+from actors.protocol.effects import AppendEntry, Effect
 from actors.protocol.questions import Refuse
 from actors.protocol.tools import Spawn, notice_id
 from actors.protocol.trial import Trial
@@ -117,6 +117,7 @@ class TurnState(msgspec.Struct, frozen=True):
     `paused_until`: no call before (Unix seconds), as the journal says. `gate`: the command of the gate that is run.
     `has_said`: an answer came in this run. `short`: the limit that leaves the answer under way less room than the model has;
     `handing_back`: the one that ends the run, after a last turn. `asked_chars`: what the open question counted of what waits.
+    `notes`: messages of a person that are written when no call is open any more.
     """
 
     session_id: str
@@ -131,6 +132,7 @@ class TurnState(msgspec.Struct, frozen=True):
     tools: tuple[OpenCall, ...] = ()
     queue: tuple[Queued, ...] = ()
     notices: tuple[Notice, ...] = ()
+    notes: tuple[AppendEntry, ...] = ()
     kin: tuple[Kin, ...] = ()
     waits: tuple[Wait, ...] = ()
     asking: tuple[Asking, ...] = ()

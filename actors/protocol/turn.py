@@ -8,7 +8,7 @@
     calling   a model call                 ModelEnded → tools or ready, ModelFailed → judging
     tools     a batch of tools             ToolEnded, the last one → ready
     judging   the supervisor is asked      Directed: RetryAfter → pausing, Compact → compacting, GiveUp → ready
-    pausing   the pause before a retry     TimerFired → asking
+    pausing   the pause before a retry     TimerFired → asking, AbortRetry → ready
     compacting  a summary                  Summarised, SummaryFailed → asking, ready or idle
     waiting   children                     Emptied: a notice or mail → asking, nobody left → settle
     settling  the supervisor is asked      Directed: Check → gating, FollowUp → asking, Settle, Refuse → draining
@@ -17,8 +17,8 @@
     aborting  what is being cancelled      its signals; when nothing is open → idle or stopped
     stopped   –                            –
 
-Every phase hears Prompt, Abort, Stop, CompactNow, Asked, ChildEnded, ChildWoken, ChildRested, and the timers of its waits. A signal
-whose id is not open changes nothing, so a late one harms nobody.
+Every phase hears Prompt, Abort, Stop, CompactNow, Change, MoveLeaf, SpawnChild, Asked, ChildEnded, ChildWoken, ChildRested, and
+the timers of its waits. A signal whose id is not open changes nothing, so a late one harms nobody.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,9 @@ from typing import Any
 from actors.protocol.effects import KeepTime, ReportRunning, Withdraw
 from actors.protocol.mail import (
     Abort,
+    AbortRetry,
     Asked,
+    Change,
     ChildEnded,
     ChildRested,
     ChildWoken,
@@ -39,7 +41,9 @@ from actors.protocol.mail import (
     Mail,
     ModelEnded,
     ModelFailed,
+    MoveLeaf,
     Prompt,
+    SpawnChild,
     Stop,
     Summarised,
     SummaryFailed,
@@ -57,6 +61,7 @@ from actors.protocol.rules.calling import (
     pause_ended,
     wait_on,
 )
+from actors.protocol.rules.changing import abort_retry, change, move_leaf, spawn_child
 from actors.protocol.rules.compacting import (
     after_overflow,
     compact_now,
@@ -165,6 +170,7 @@ _BY_PHASE: dict[tuple[str, type[Any]], Rule] = {
     ("calling", ModelEnded): model_ended,
     ("calling", ModelFailed): model_failed,
     ("tools", ToolEnded): tool_ended,
+    ("pausing", AbortRetry): abort_retry,
     ("compacting", Summarised): summarised,
     ("compacting", SummaryFailed): summary_failed,
     ("gating", GateEnded): gate_ended,
@@ -189,4 +195,7 @@ _BY_MAIL: dict[type[Any], Rule] = {
     ChildRested: child_rested,
     Directed: _directed,
     TimerFired: _timer_fired,
+    Change: change,
+    MoveLeaf: move_leaf,
+    SpawnChild: spawn_child,
 }

@@ -1,7 +1,6 @@
 """Waiting for something to happen in a tree."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import attrs
 import trio
@@ -11,9 +10,10 @@ from store.events import Event, Place
 
 @attrs.define(eq=False)
 class Ear:
-    """Waits for one event. `wants` must not raise."""
+    """Waits for one event. `wants` must not raise. Leaving its block ends the listening."""
 
     wants: Callable[[Place, Event], bool]
+    _hearing: "Hearing"
     _came: trio.Event = attrs.field(factory=trio.Event)
     _event: Event | None = None
 
@@ -28,23 +28,24 @@ class Ear:
             raise RuntimeError("an event was announced and is not there")
         return self._event
 
+    def __enter__(self) -> "Ear":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._hearing.ears.remove(self)
+
 
 @attrs.define(eq=False)
 class Hearing:
     """A watcher of a tree's stream. It costs next to nothing while nobody waits."""
 
-    _ears: list[Ear] = attrs.field(factory=list)
+    ears: list[Ear] = attrs.field(factory=list)
 
     def take(self, place: Place, event: Event, at: float) -> None:
-        for ear in self._ears:
+        for ear in self.ears:
             ear.take(place, event)
 
-    @contextmanager
-    def ear(self, wants: Callable[[Place, Event], bool]) -> Iterator[Ear]:
-        """Listens from now on until this is left."""
-        ear = Ear(wants)
-        self._ears.append(ear)
-        try:
-            yield ear
-        finally:
-            self._ears.remove(ear)
+    def listen(self, wants: Callable[[Place, Event], bool]) -> Ear:
+        """Listens from now on."""
+        self.ears.append(Ear(wants, self))
+        return self.ears[-1]

@@ -27,12 +27,13 @@ T = TypeVar("T")
 
 @attrs.define(eq=False)
 class Host:
-    """The trees by the ids of their roots; one clock and one flusher for all."""
+    """The trees by the ids of their roots; one clock and one flusher for all. `is_resident`: it outlives its clients."""
 
     home: Home
     clock: Clock = attrs.field(factory=Clock)
     flusher: Flusher = attrs.field(factory=Flusher)
     trees: dict[str, Planted] = attrs.field(factory=dict)
+    is_resident: bool = False
     audience: Audience = attrs.field(factory=lambda: Audience(secrets.token_hex(8)))
     leaving: trio.Event = attrs.field(factory=trio.Event)
     """Set once the host is to end."""

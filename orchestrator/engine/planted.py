@@ -139,7 +139,7 @@ class Planted:
         """Return when no run of this session is open."""
         while row.is_running:
             # One that was woken and had nothing to do comes to rest without a word.
-            with self.hearing.ear(self.event_of(row, AgentSettled)) as ear, trio.move_on_after(LOOK_AGAIN_S):
+            with self.hearing.listen(self.event_of(row, AgentSettled)) as ear, trio.move_on_after(LOOK_AGAIN_S):
                 await ear.heard()
 
     def tell_later(self, diagnostic: Diagnostic) -> None:

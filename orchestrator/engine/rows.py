@@ -12,11 +12,23 @@ from actors.run_time import RunTime
 from actors.tree import Tree
 from store.attribution import account
 from store.context import build_context
-from store.entries import MOVES_LEAF, ChildSettledEntry, ChildSpawnedEntry, CustomEntry, RunSettledEntry
+from store.entries import (
+    MOVES_LEAF,
+    ChildSettledEntry,
+    ChildSpawnedEntry,
+    CustomEntry,
+    Entry,
+    ModelChangeEntry,
+    RunSettledEntry,
+    ServiceTierChangeEntry,
+    ThinkingLevelChangeEntry,
+)
 from store.events import Place
 from store.records import name_given
 from store.repair import Node, admitting_entry, aggregates, is_run_open, next_run, own_children, runs
 from store.times import unix_s
+
+_SETTINGS = frozenset({"model_change", "thinking_level_change", "service_tier_change"})
 
 
 def plant(tree: Tree, nodes: dict[str, Node], root_name: str) -> None:
@@ -36,8 +48,9 @@ def plant(tree: Tree, nodes: dict[str, Node], root_name: str) -> None:
         member = msgspec.structs.replace(supervisor.state.members[parent.id], children=names)
         state = supervisor.state.with_member(parent.id, member)
         for child in spawned:
-            state = state.with_member(child.child_session_id, Member(child.child_depth, child.model))
-            waiting.append(_child(tree, parent, node, child, nodes.get(child.child_session_id)))
+            row = _child(tree, parent, node, child, nodes.get(child.child_session_id))
+            state = state.with_member(row.id, Member(child.child_depth, row.model))
+            waiting.append(row)
         supervisor.state = msgspec.structs.replace(state, children=state.children + len(spawned))
 
 
@@ -108,6 +121,20 @@ def fill(row: Row, node: Node) -> None:
     row.runs, row.outcome = next_run(node.records) - 1, ended[-1].outcome if ended else ""
     row.turns = sum(1 for record in node.records if record.type == "message" and b'"role":"assistant"' in record.raw)
     row.is_stored = True
+    for setting in _settings(node):
+        match setting:
+            case ModelChangeEntry() if row.parent is not None:
+                row.model = f"{setting.provider}/{setting.model_id}"
+            case ThinkingLevelChangeEntry() if row.parent is not None or not row.thinking:
+                row.thinking = setting.thinking_level
+            case ServiceTierChangeEntry():
+                row.service_tier = setting.service_tier
+
+
+def _settings(node: Node) -> list[Entry]:
+    """What the session worked by last: one of each kind, from its own branch."""
+    last = {record.type: record for record in node.tree.path() if record.type in _SETTINGS}
+    return [record.body() for record in last.values()]
 
 
 def name_of(node: Node) -> str | None:

@@ -50,7 +50,7 @@ class AnthropicMessages(Remote):
 
     def _post(self, request: ModelRequest) -> Post:
         quirks = quirks_of(self.base_url, request.model.provider)
-        body = body_of(request, quirks, self.service_tier)
+        body = body_of(request, quirks, request.service_tier or self.service_tier)
         is_below_v1 = self.base_url.partition("?")[0].rstrip("/").endswith("/v1")
         path = "/messages" if is_below_v1 else "/v1/messages"
         post = self.post(path, encoded_json(body), quirks.key_header, anthropic_version=_VERSION)

@@ -48,7 +48,11 @@ class OpenAICompletions(Remote):
 
     async def call(self, request: ModelRequest, hear: Hear) -> ReplyEnd | ModelFailure:
         quirks = quirks_of(self.base_url, request.model.provider)
-        post = self.post("/chat/completions", encoded_body(request, quirks, self.service_tier), quirks.key_header)
+        post = self.post(
+            "/chat/completions",
+            encoded_body(request, quirks, request.service_tier or self.service_tier),
+            quirks.key_header,
+        )
         counts = Counts(lambda text: self.notice(request.session_id, text), quirks.is_reasoning_extra)
         reader = CompletionReader(hear, counts, f"call_{request.call}", post.redacted)
         end = await reader.end(await self.http.post(post, reader.take))

@@ -37,7 +37,7 @@ class OpenAIResponses(Remote):
 
     async def call(self, request: ModelRequest, hear: Hear) -> ReplyEnd | ModelFailure:
         quirks = quirks_of(self.base_url, request.model.provider)
-        body = body_of(request, quirks, self.service_tier)
+        body = body_of(request, quirks, request.service_tier or self.service_tier)
         post = self.post("/responses", encoded_json(body), quirks.key_header)
         counts = Counts(lambda text: self.notice(request.session_id, text))
         reader = ResponseReader(hear, counts, f"call_{request.call}", post.redacted)

@@ -634,7 +634,7 @@ BROKEN: list[tuple[str, str, Break]] = [
     ("a_single_session", "settle", alter("run_settled", nth=1, run=1)),
     ("a_single_session", "settle", drop("agent_settled", at="run_settled", at_nth=1)),
     ("a_single_session", "after-settled", repeat("agent_settled")),
-    ("a_single_session", "after-settled", append({"type": "model_change", "provider": "p", "modelId": "m"})),
+    ("a_single_session", "after-settled", append({"type": "session_action_update", "actions": {"queuedCount": 0}})),
     ("a_tree", "header", drop_header),
     ("a_tree", "child", drop_spawn),
     ("a_tree", "child", swap("child_spawned", "session", other_nth=1)),

@@ -21,7 +21,7 @@ def tool_ended(state: TurnState, mail: ToolEnded, at: float) -> Step:
         return state, []
     effects: list[Effect] = [CancelTimer(wait.timer) for wait in state.waits]
     effects += results(state)
-    state = state.with_(phase="ready", work=None, tools=(), waits=(), is_turn_open=False, needs_call=True)
+    state = state.with_(phase="ready", work=None, tools=(), notes=(), waits=(), is_turn_open=False, needs_call=True)
     return state, [*effects, EndTurn()]
 
 
@@ -36,8 +36,9 @@ def take_result(state: TurnState, mail: ToolEnded) -> TurnState:
 
 
 def results(state: TurnState) -> list[Effect]:
-    """The entries of a batch, in call order."""
-    return [AppendEntry(MessageEntry(message=call.result)) for call in state.tools if call.result is not None]
+    """The entries of a batch, in call order; then what had to wait for them."""
+    written = [AppendEntry(MessageEntry(message=call.result)) for call in state.tools if call.result is not None]
+    return [*written, *state.notes]
 
 
 def not_run(call_id: str, name: str, timestamp: int, reason: str = NOT_RUN) -> MessageEntry:

@@ -9,12 +9,12 @@ from actors.protocol.effects import (
     Effect,
     EndLoop,
     EndTurn,
+    Heed,
     PublishEvent,
     RunTools,
     StartLoop,
     StartTimer,
     StartTurn,
-    UseModel,
     Withdraw,
 )
 from actors.protocol.mail import Directed, ModelEnded, ModelFailed, TimerFired
@@ -170,9 +170,9 @@ def directed_retry(state: TurnState, mail: Directed, at: float) -> Step:
         case SwitchModel(model):
             state, ended = retry_failed(state)
             provider, _, name = model.partition("/")
-            change = AppendEntry(ModelChangeEntry(provider=provider, model_id=name))
+            change = ModelChangeEntry(provider=provider, model_id=name)
             state, asking = ask_to_call(state.with_(ending=None, needs_call=True))
-            return state, [EndLoop(), *ended, change, UseModel(model), *asking]
+            return state, [EndLoop(), *ended, AppendEntry(change), Heed(change), *asking]
         case GiveUp():
             state, given_up = retry_failed(state)
             return state.with_(phase="ready"), [EndLoop(), *given_up]

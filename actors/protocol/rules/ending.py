@@ -186,7 +186,7 @@ def tool_closed(state: TurnState, mail: ToolEnded, at: float) -> Step:
     state = take_result(state, mail)
     if any(call.result is None for call in state.tools):
         return state, []
-    return _closed(state.with_(work=None), results(state))
+    return _closed(state.with_(work=None, notes=()), results(state))
 
 
 def gate_closed(state: TurnState, mail: GateEnded, at: float) -> Step:
@@ -212,7 +212,7 @@ def grace_ended(state: TurnState, mail: TimerFired, at: float) -> Step:
         for call in state.tools
     )
     state = state.with_(tools=tools)
-    return _closed(state.with_(work=None), [EndTools(), *results(state)])
+    return _closed(state.with_(work=None, notes=()), [EndTools(), *results(state)])
 
 
 def _unfinished(call: OpenCall, at: float) -> ToolResultMessage:

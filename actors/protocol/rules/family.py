@@ -26,6 +26,7 @@ from actors.protocol.tools import ListFamily, Spawn, WaitFor
 from store.entries import ChildSettledEntry, ChildSpawnedEntry
 from store.repair import bounded
 
+RUN_ENDING = "the run is ending; no child was started"
 SPAWN_PROMPT_BYTES = 4 * 1024
 
 
@@ -34,15 +35,20 @@ def asked(state: TurnState, mail: Asked, at: float) -> Step:
     match mail.request:
         case Spawn() as request:
             if state.phase != "tools":
-                return state, [Answer(mail.ask_id, RefusalOf("the run is ending; no child was started"))]
-            question = state.number + 1
-            asking = Asking(question, mail.ask_id, request)
-            state = state.with_(number=question, asking=(*state.asking, asking))
-            return state, [Consult(question, MaySpawn(state.session_id, request))]
+                return state, [Answer(mail.ask_id, RefusalOf(RUN_ENDING))]
+            return ask_to_spawn(state, mail.ask_id, request)
         case WaitFor() as request:
             return _wait(state, mail.ask_id, request)
         case ListFamily():
             return state, [Answer(mail.ask_id, FamilyNow())]
+
+
+def ask_to_spawn(state: TurnState, ask_id: int, request: Spawn) -> Step:
+    """The supervisor holds the limits of the tree."""
+    question = state.number + 1
+    asking = Asking(question, ask_id, request)
+    state = state.with_(number=question, asking=(*state.asking, asking))
+    return state, [Consult(question, MaySpawn(state.session_id, request))]
 
 
 def directed_spawn(state: TurnState, asking: Asking, mail: Directed) -> Step:
@@ -50,12 +56,15 @@ def directed_spawn(state: TurnState, asking: Asking, mail: Directed) -> Step:
     state = state.with_(asking=tuple(other for other in state.asking if other is not asking))
     if isinstance(mail.directive, Refuse):
         refuse = mail.directive
-        return state, [PublishEvent(refuse.event), Answer(asking.ask_id, RefusalOf(refuse.reason))]
+        told: list[Effect] = [PublishEvent(refuse.event)] if asking.request.tool_call_id else []
+        return state, [*told, Answer(asking.ask_id, RefusalOf(refuse.reason))]
     if not isinstance(mail.directive, Admit):
         raise TypeError(f"expected Admit or Refuse, found {mail.directive!r}")
     admit = mail.directive
-    if state.phase != "tools":
-        return state, [Disown(admit), Answer(asking.ask_id, RefusalOf("the run is ending; no child was started"))]
+    # What a tool asked for is for nobody once its batch has ended; somebody outside waits all the same.
+    is_late = state.phase != "tools" if asking.request.tool_call_id else state.phase in {"aborting", "stopped"}
+    if is_late:
+        return state, [Disown(admit), Answer(asking.ask_id, RefusalOf(RUN_ENDING))]
     spawned = ChildSpawnedEntry(
         child_session_id=admit.session_id,
         name=admit.name,
@@ -66,11 +75,13 @@ def directed_spawn(state: TurnState, asking: Asking, mail: Directed) -> Step:
         limits=_limits(asking.request, admit),
     )
     state = state.with_(kin=(*state.kin, Kin(admit.session_id, admit.name, True)))
-    return state, [
+    effects: list[Effect] = [
         AppendEntry(spawned),
         StartChild(admit, asking.request),
         Answer(asking.ask_id, HandleOf(admit)),
     ]
+    # A session at rest waits from now on for the child that it was given.
+    return state, [*effects, ReportRunning()] if state.phase == "idle" else effects
 
 
 def _limits(request: Spawn, admit: Admit) -> dict[str, Any]:

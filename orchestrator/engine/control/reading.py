@@ -7,6 +7,7 @@ import msgspec
 
 from actors.directory import Row
 from actors.protocol.model import ModelInfo
+from orchestrator.engine.control import requests
 from orchestrator.engine.control.answers import Data
 from orchestrator.engine.planted import Planted
 from store.context import build_context
@@ -56,27 +57,29 @@ def _model(info: ModelInfo) -> dict[str, Any]:
     }
 
 
-def messages(planted: Planted, row: Row, cursor: int) -> Data:
+def messages(planted: Planted, row: Row, command: requests.GetMessages) -> Data:
     """The messages of the context, as the next request to the model is made of them."""
     found = build_context(entry_tree(planted, row).path()).messages
-    return _page("messages", [msgspec.Raw(encode(message)) for message in found[max(0, cursor) :]], cursor)
+    return _page(
+        "messages", [msgspec.Raw(encode(message)) for message in found[max(0, command.cursor) :]], command.cursor
+    )
 
 
-def entries(planted: Planted, row: Row, cursor: int) -> Data:
+def entries(planted: Planted, row: Row, command: requests.GetEntries) -> Data:
     """Entries as the journal has them."""
     tree = entry_tree(planted, row)
-    page = _page("entries", (_bounded(record) for record in tree.records[max(0, cursor) :]), cursor)
+    page = _page("entries", (_bounded(record) for record in tree.records[max(0, command.cursor) :]), command.cursor)
     return {**page, "leafId": tree.leaf_id}
 
 
-def tree(planted: Planted, row: Row, cursor: int) -> Data:
+def tree(planted: Planted, row: Row, command: requests.GetTree) -> Data:
     """Of each entry what it is and what it hangs on. Flat: a conversation is a long chain."""
     found = entry_tree(planted, row)
     nodes = (
         msgspec.Raw(encode({"id": each.id, "parentId": each.parent_id, "type": each.type, "timestamp": each.timestamp}))
-        for each in found.records[max(0, cursor) :]
+        for each in found.records[max(0, command.cursor) :]
     )
-    return {**_page("nodes", nodes, cursor), "leafId": found.leaf_id}
+    return {**_page("nodes", nodes, command.cursor), "leafId": found.leaf_id}
 
 
 def usage(planted: Planted, row: Row, now: float) -> Data:

@@ -1,6 +1,6 @@
 """The commands of the control protocol, as they come in."""
 
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import attrs
 import msgspec
@@ -99,6 +99,92 @@ class ListSessions(Command, frozen=True, kw_only=True, tag="list_sessions"):
     """The rows of all trees."""
 
 
+class AbortRetry(Command, frozen=True, kw_only=True, tag="abort_retry"):
+    """End the pause before a retry; the run ends as the failed call left it."""
+
+
+class Spawn(Command, frozen=True, kw_only=True, tag="spawn"):
+    """A child of the session; or, with `cwd` and no session, a new root that works there.
+
+    `limits`: for a child `max_cost`, `max_tokens`, `timeout_s`; for a root also the counts that `run` has options for.
+    """
+
+    prompt: str
+    name: str | None = None
+    model: str | None = None
+    thinking: str | None = None
+    tools: tuple[str, ...] | None = None
+    limits: dict[str, Annotated[float, msgspec.Meta(gt=0)]] = {}
+    cwd: str | None = None
+
+
+class SetModel(Command, frozen=True, kw_only=True, tag="set_model"):
+    """`provider` and `modelId`, or both in `model` as `provider/id`."""
+
+    provider: str | None = None
+    model_id: str | None = None
+    model: str | None = None
+
+
+class SetThinkingLevel(Command, frozen=True, kw_only=True, tag="set_thinking_level"):
+    level: Literal["off", "minimal", "low", "medium", "high", "xhigh"]
+
+
+class SetServiceTier(Command, frozen=True, kw_only=True, tag="set_service_tier"):
+    """null: as the provider is configured."""
+
+    service_tier: Literal["auto", "default", "flex", "scale", "priority"] | None = None
+
+
+class SetSessionName(Command, frozen=True, kw_only=True, tag="set_session_name"):
+    name: Annotated[str, msgspec.Meta(max_length=200)]
+
+
+class SetLabel(Command, frozen=True, kw_only=True, tag="set_label"):
+    """Without a label: take it away."""
+
+    entry_id: str
+    label: Annotated[str, msgspec.Meta(max_length=200)] | None = None
+
+
+class Archive(Command, frozen=True, kw_only=True, tag="archive"):
+    """Take the session out of the lists; `undo`: put it back."""
+
+    undo: bool = False
+
+
+class Branch(Command, frozen=True, kw_only=True, tag="branch"):
+    """Go on from an earlier entry; null: from before any. `summary`: what the model is told of the branch that is left."""
+
+    entry_id: str | None
+    summary: str | None = None
+
+
+class Fork(Command, frozen=True, kw_only=True, tag="fork"):
+    """A new root that begins with what leads to an entry, by default to the leaf; `before`: without the entry itself."""
+
+    entry_id: str | None = None
+    before: bool = False
+    name: str | None = None
+
+
+class Clone(Command, frozen=True, kw_only=True, tag="clone"):
+    """A fork at the leaf."""
+
+    name: str | None = None
+
+
+class Bash(Command, frozen=True, kw_only=True, tag="bash"):
+    """Run a command for the person. It is kept in the session, and the model sees it unless it is excluded."""
+
+    command: Annotated[str, msgspec.Meta(min_length=1)]
+    exclude_from_context: bool = False
+
+
+class AbortBash(Command, frozen=True, kw_only=True, tag="abort_bash"):
+    """End the command that runs."""
+
+
 class Shutdown(Command, frozen=True, kw_only=True, tag="shutdown"):
     """End the host. Running trees are stopped and flushed."""
 
@@ -118,6 +204,19 @@ Any_ = (
     | GetTree
     | GetUsage
     | ListSessions
+    | AbortRetry
+    | Spawn
+    | SetModel
+    | SetThinkingLevel
+    | SetServiceTier
+    | SetSessionName
+    | SetLabel
+    | Archive
+    | Branch
+    | Fork
+    | Clone
+    | Bash
+    | AbortBash
     | Shutdown
 )
 NAMES = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Any_))

@@ -1,0 +1,91 @@
+"""Children and roots that somebody outside asks for: by the same gate as those that a model asks for."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from actors.directory import Row
+from actors.protocol import mail
+from actors.protocol.tools import Handle, Spawn
+from actors.protocol.tools import Refused as FamilyRefused
+from actors.receipts import Ask
+from orchestrator.engine.control import requests
+from orchestrator.engine.control.answers import Data, Refused
+from orchestrator.engine.control.mailing import Mailing
+from orchestrator.engine.errors import EngineError
+from orchestrator.engine.keeper import Keeper
+from orchestrator.engine.planted import Planted
+from orchestrator.engine.toolset import chosen_tools
+from store.errors import StoreError
+
+CHILD_LIMITS = ("max_cost", "max_tokens", "timeout_s")
+
+
+def spawn_child(planted: Planted, row: Row, command: requests.Spawn) -> Callable[[], Awaitable[Data]]:
+    """Answered with the handle, or refused by the limit that is in the way."""
+    _check_limits(command.limits)
+    request = Spawn(
+        command.prompt,
+        command.name,
+        command.model,
+        command.thinking,
+        _tools(command.tools),
+        dict(command.limits),
+    )
+    mailing = Mailing(planted, row)
+    supervisor = planted.tree.supervisor
+    ask_id = supervisor.next_numbers()
+    ask = supervisor.asks[ask_id] = Ask()
+    mailing.deliver(mail.SpawnChild(ask_id, request))
+
+    async def admitted() -> Data:
+        answer = await mailing.asked(ask_id, ask)
+        if isinstance(answer, FamilyRefused):
+            raise Refused("refused", answer.reason)
+        if not isinstance(answer, Handle):
+            raise TypeError(f"expected a handle, found {answer!r}")
+        return {"sessionId": answer.session_id, "name": answer.name, "model": answer.model}
+
+    return admitted
+
+
+def spawn_root(keeper: Keeper, command: requests.Spawn) -> Callable[[], Awaitable[Data]]:
+    """A new tree with its task. Answered once the task is in its journal."""
+    if command.cwd is None or not Path(command.cwd).is_absolute():
+        raise Refused("wrong_shape", "expected cwd, the absolute path of the folder that the new tree works in")
+    if not command.prompt.strip():
+        raise Refused("wrong_shape", "expected a prompt, found nothing but space")
+    try:
+        planted = keeper.begin(
+            Path(command.cwd),
+            model=command.model,
+            thinking=command.thinking,
+            name=command.name,
+            tools=_tools(command.tools),
+            limits=command.limits,
+        )
+    except (EngineError, StoreError, OSError) as error:
+        raise Refused("not_begun", str(error)) from error
+    mailing = Mailing(planted, planted.tree.root)
+    task_id = mailing.new_id("task")
+    slip = mailing.expect(task_id)
+    mailing.deliver(mail.Prompt(task_id, command.prompt, origin="spawn_task"))
+
+    async def begun() -> Data:
+        await mailing.receipt(task_id, slip)
+        root = planted.tree.root
+        return {"sessionId": root.id, "name": root.name if root.is_named else None, "model": root.model}
+
+    return begun
+
+
+def _tools(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    try:
+        return None if names is None else chosen_tools(",".join(names))
+    except EngineError as error:
+        raise Refused("wrong_shape", str(error)) from error
+
+
+def _check_limits(limits: Mapping[str, float]) -> None:
+    unknown = [name for name in limits if name not in CHILD_LIMITS]
+    if unknown:
+        raise Refused("wrong_shape", f"a child has no limit {', '.join(unknown)}; limits: {', '.join(CHILD_LIMITS)}")
