@@ -13,13 +13,14 @@ from actors.protocol.mail import REVIVING, ChildRested, ChildWoken, Emptied, Mai
 from actors.run_time import RunTime
 from store.entries import Known
 from store.events import Place
+from store.origins import RunOrigin
 from store.repair import Aggregates
 from store.usage import NOTHING, Spend
 
 
 @attrs.define(eq=False)
 class Row:
-    """One session. `below`: what its descendants were billed; `why` and `target_id`: how its spend is attributed.
+    """One session. `below`: what its descendants were billed; `origin` and `target_id`: how its spend is attributed.
 
     `founding`: entries with which its journal begins.
     `is_stored`: it has a journal; `outbox` is there once that is open; `nursery` holds the tasks of its children while its
@@ -48,7 +49,7 @@ class Row:
     turns: int = 0
     outcome: str = ""
     target_id: str | None = None
-    why: str = "spawn_task"
+    origin: RunOrigin = attrs.field(factory=RunOrigin)
     own: Spend = NOTHING
     below: Spend = NOTHING
     time: RunTime | None = None

@@ -7,6 +7,7 @@ import trio
 
 from actors.directory import Row
 from actors.flusher import Flushing
+from store.entries import Origin
 from store.errors import StoreError
 from store.usage import Spend
 
@@ -15,11 +16,12 @@ RETRY_WRITE_S = (0.05, 0.2, 0.5, 1.0, 2.0)
 
 @attrs.frozen
 class Bill:
-    """One billed entry of a session."""
+    """One billed entry of a session. `way`: its ancestors, each with the child through which it comes and why that ran."""
 
     row: Row
     entry_id: str
     spend: Spend
+    way: tuple[tuple[Row, Row, Origin], ...]
 
 
 @attrs.define(eq=False)
@@ -41,9 +43,10 @@ class Ledger:
         row.own = row.own + spend
         if row.parent is None:
             return
-        for ancestor, _ in row.ancestors():
+        way = tuple((ancestor, child, child.origin.why) for ancestor, child in row.ancestors())
+        for ancestor, _, _ in way:
             ancestor.below = ancestor.below + spend
-        self._bills.append(Bill(row, entry_id, spend))
+        self._bills.append(Bill(row, entry_id, spend, way))
         self._arrived.set()
 
     async def run(self) -> None:
@@ -70,8 +73,8 @@ class Ledger:
         for bill in bills:
             if not await self._is_durable(bill.row):
                 continue
-            for ancestor, child in bill.row.ancestors():
-                if await self._attribute(ancestor, child, bill):
+            for ancestor, child, why in bill.way:
+                if await self._attribute(ancestor, child, why, bill):
                     touched[ancestor.id] = ancestor
         for row in touched.values():
             await self._is_durable(row)
@@ -95,7 +98,7 @@ class Ledger:
         else:
             await trio.sleep(pause_s)
 
-    async def _attribute(self, ancestor: Row, child: Row, bill: Bill) -> bool:
+    async def _attribute(self, ancestor: Row, child: Row, why: Origin, bill: Bill) -> bool:
         if ancestor.outbox is None:
             return False
         body = ancestor.aggregates.attribution(
@@ -103,7 +106,7 @@ class Ledger:
             bill.spend,
             origin=(bill.row.id, bill.entry_id),
             child_session_id=child.id,
-            why=child.why,
+            why=why,
         )
         for pause_s in (*RETRY_WRITE_S, None):
             try:

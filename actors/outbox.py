@@ -46,6 +46,7 @@ from store.events import (
 )
 from store.interruption import interrupted_results
 from store.messages import AssistantMessage, CustomMessage
+from store.origins import RunOrigin
 from store.records import Draft, Record
 from store.tree import EntryTree, leaf_after
 from store.usage import Usage
@@ -77,7 +78,7 @@ class OpenTool:
 
 @attrs.define(eq=False)
 class Outbox:
-    """`bill` is told of every entry that bills this session, right after it was written."""
+    """`bill` is told of every entry that bills this session, right after it was written. `origin`: why the session runs."""
 
     place: Place
     journal: JournalLike
@@ -86,6 +87,7 @@ class Outbox:
     flusher: Flushing
     clock: Clock
     bill: Callable[[Record, Usage], None]
+    origin: RunOrigin = attrs.field(factory=RunOrigin)
     reply: Reply | None = None
     _message_id: int = 0
     _tools: dict[str, OpenTool] = attrs.field(factory=dict)
@@ -124,6 +126,7 @@ class Outbox:
         self._unshown += [one.draft for one in written]
         for one in written:
             self.tree.add(one.record)
+            self.origin.take(one.record)
             usage = billed_usage(one.record)
             if usage is not None:
                 self.bill(one.record, usage)

@@ -27,6 +27,7 @@ from store.disk.drawn import new_id
 from store.entries import Header
 from store.errors import BadUsage
 from store.events import Diagnostic, Place
+from store.origins import RunOrigin, first_origin
 from store.records import Record
 from store.tree import EntryTree
 from store.usage import Usage, spend_of, usd
@@ -176,7 +177,7 @@ class Supervisor:
             row.aggregates.own[record.id] = (spend, usage.total_tokens)
             self.ledger.bill(row, record.id, spend)
 
-        return Outbox(row.place, journal, tree, self.sink, self.flusher, self.clock, bill)
+        return Outbox(row.place, journal, tree, self.sink, self.flusher, self.clock, bill, row.origin)
 
     def start_child(self, parent: Row, admitted: Admit, request: Spawn, target_id: str | None) -> Row:
         """A row and a mailbox for an admitted child, with its task in it; then its actor starts.
@@ -196,7 +197,7 @@ class Supervisor:
             limits=dict(admitted.limits),
         )
         row.target_id = target_id if request.tool_call_id else None
-        row.why = "spawn_task" if request.tool_call_id else "direct_user"
+        row.origin = RunOrigin(first_origin(request.tool_call_id))
         self.directory.add(row)
         row.is_running = True
         row.mailbox.put(task_prompt(row.id, request.prompt))

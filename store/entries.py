@@ -246,3 +246,4 @@ MOVES_LEAF = frozenset(
     }
 )
 LEAF_MARK = "sapwood.leaf"
+AGENT_MESSAGE = "sapwood.message"

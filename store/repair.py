@@ -22,6 +22,7 @@ from store.entries import (
 from store.errors import BadRecord, BadUsage
 from store.interruption import interrupted_results
 from store.messages import AssistantMessage, BashExecutionMessage, decode_message
+from store.origins import origins
 from store.records import Draft, Record
 from store.tree import EntryTree
 from store.usage import NOTHING, Spend, spend_of, usage_of
@@ -267,6 +268,8 @@ def _missing_attributions(session: str, node: Node, nodes: Mapping[str, Node]) -
     for child in own_children(node):
         target = admitting_entry(before_spawn(node.records, child), child.tool_call_id)
         target_id = None if target is None else target.id
+        direct = nodes.get(child.child_session_id)
+        whys, last = origins(child, [] if direct is None else direct.tree.own_records)
         for origin, below in post_order(nodes, child.child_session_id):
             for entry, usage in billed(below.header, below.records):
                 if (origin, entry) in known or origin == session:
@@ -282,7 +285,7 @@ def _missing_attributions(session: str, node: Node, nodes: Mapping[str, Node]) -
                         spend,
                         origin=(origin, entry),
                         child_session_id=child.child_session_id,
-                        why="spawn_task" if child.tool_call_id else "direct_user",
+                        why=whys.get((origin, entry), last),
                     )
                 )
     return missing

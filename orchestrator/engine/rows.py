@@ -24,6 +24,7 @@ from store.entries import (
     ThinkingLevelChangeEntry,
 )
 from store.events import Place
+from store.origins import RunOrigin, first_origin
 from store.records import name_given
 from store.repair import Node, admitting_entry, aggregates, is_run_open, next_run, own_children, runs
 from store.times import unix_s
@@ -64,7 +65,7 @@ def _child(tree: Tree, parent: Row, parent_node: Node, spawned: ChildSpawnedEntr
     admitting = admitting_entry(parent_node.records, spawned.tool_call_id)
     row.limits = {name: float(value) for name, value in spawned.limits.items() if isinstance(value, int | float)}
     row.target_id = None if admitting is None else admitting.id
-    row.why = "spawn_task" if spawned.tool_call_id else "direct_user"
+    row.origin = RunOrigin(first_origin(spawned.tool_call_id))
     tree.supervisor.directory.add(row)
     if node is None:
         # It cannot be read. What its parent was told of it holds.
@@ -118,6 +119,8 @@ def fill(row: Row, node: Node) -> None:
     ended = runs(node.records)
     row.own, row.below = spent.own, spent.children
     row.aggregates = aggregates(node)
+    for record in node.tree.own_records:
+        row.origin.take(record)
     row.runs, row.outcome = next_run(node.records) - 1, ended[-1].outcome if ended else ""
     row.turns = sum(1 for record in node.records if record.type == "message" and b'"role":"assistant"' in record.raw)
     row.is_stored = True

@@ -24,8 +24,10 @@ from actors.protocol.model import (
 from actors.protocol.retry import RetryPolicy
 from actors.testing import ROOT
 from store.attribution import account
+from store.entries import ChildUsageAttributedEntry
 from store.events import Event, Place
-from store.repair import repair_plan
+from store.repair import Node, repair_plan
+from store.tree import EntryTree
 from store.usage import Usage
 from store.wire import encode
 from tests.actors.stage import Bench, assert_sound, bodies, nodes, row, rows, saying, stage, tool, truth
@@ -121,7 +123,7 @@ disturbances = st.lists(
         Disturbance,
         st.sampled_from([0.0, 0.5, 1.0, 1.001, 5.0, 12.0]),
         st.integers(0, 6),
-        st.sampled_from(["abort", "prompt", "steer"]),
+        st.sampled_from(["abort", "prompt", "steer", "message"]),
     ),
     max_size=3,
 )
@@ -155,6 +157,9 @@ async def play(part: Part, disturbed: list[Disturbance]) -> Bench:
                 match one.what:
                     case "abort":
                         tree.tree.supervisor.directory.deliver(target, Abort("enough"))
+                    case "message":
+                        mail = Prompt(f"extra-{number}", "more", "auto", "another", "agent_message")
+                        tree.tree.supervisor.directory.deliver(target, mail)
                     case mode:
                         mail = Prompt(f"extra-{number}", "more", "prompt" if mode == "prompt" else "steer")
                         tree.tree.supervisor.directory.deliver(target, mail)
@@ -172,6 +177,28 @@ def assert_exact(tree: Bench) -> None:
         direct = {child.id for child in one.children}
         assert {body.child_session_id for body in attributions(tree, one.id)} <= direct
     assert repair_plan(nodes(tree.store), ROOT) == []
+
+
+def assert_told_alike(tree: Bench) -> None:
+    """What a repair would write in place of the attributions of a session says the same: through whom, and why that one ran."""
+    for one in rows(tree):
+        stored = nodes(tree.store)
+        node = stored[one.id]
+        kept = [record for record in node.records if record.type != "child_usage_attributed"]
+        stored[one.id] = Node(node.header, EntryTree.of(kept, node.header))
+        plan = [fix.body for fix in repair_plan(stored, ROOT)]
+        assert {facts(body) for body in plan} == {facts(body) for body in attributions(tree, one.id)}, one.name
+
+
+def facts(body: ChildUsageAttributedEntry) -> tuple[object, ...]:
+    return (
+        body.origin_session_id,
+        body.origin_entry_id,
+        body.child_session_id,
+        body.origin,
+        body.target_id,
+        body.child_usage,
+    )
 
 
 def attributions(tree: Bench, session: str) -> list[Any]:
@@ -194,6 +221,7 @@ def test_aborts_and_messages_at_any_time_change_no_invariant(part: Part, disturb
 
     assert_exact(tree)
     assert_sound(tree)
+    assert_told_alike(tree)
     for one in rows(tree):
         settled = [body.run for body in bodies(tree.store, one.id, "run_settled")]
         assert settled == list(range(1, one.runs + 1))

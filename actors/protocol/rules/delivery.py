@@ -8,7 +8,7 @@ from actors.protocol.effects import AppendEntry, Effect, PublishEvent, RefuseMai
 from actors.protocol.mail import Prompt
 from actors.protocol.rules.family import end_waits_for_message
 from actors.protocol.state import Notice, Queued, Step, TurnState
-from store.entries import CustomMessageEntry, MailEntry, MessageEntry
+from store.entries import AGENT_MESSAGE, CustomMessageEntry, MailEntry, MessageEntry
 from store.events import SessionActionUpdate
 from store.messages import TextContent, UserMessage, Visible, text_of
 from store.size import content_chars
@@ -16,7 +16,6 @@ from store.wire import encode
 
 MAX_QUEUED = 256
 CHILDREN_NOTICE = "sapwood.children"
-AGENT_MESSAGE = "sapwood.message"
 
 
 def take_prompt(state: TurnState, mail: Prompt, at: float) -> Step:
