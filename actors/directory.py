@@ -22,7 +22,7 @@ from store.usage import NOTHING, Spend
 class Row:
     """One session. `below`: what its descendants were billed; `origin` and `target_id`: how its spend is attributed.
 
-    `founding`: entries with which its journal begins.
+    `is_gone`: it was deleted, and nobody of the family reaches it. `founding`: entries with which its journal begins.
     `is_stored`: it has a journal; `outbox` is there once that is open; `nursery` holds the tasks of its children while its
     own task runs.
     `runs` counts the runs that have ended; `is_running`: one is open, or about to be.
@@ -60,6 +60,11 @@ class Row:
     @property
     def id(self) -> str:
         return self.place.session_id
+
+    @property
+    def present(self) -> list[Row]:
+        """The children that have not been deleted."""
+        return [child for child in self.children if not child.is_gone]
 
     @property
     def total(self) -> Spend:

@@ -29,6 +29,7 @@ from actors.protocol.tools import (
     WaitFor,
 )
 from actors.receipts import Slip
+from store.errors import StoreError
 from store.events import AgentMessage
 from store.size import context_tokens
 
@@ -62,7 +63,10 @@ class Errands:
                 child = self._child(name)
                 if isinstance(ended, Refused) or child is None:
                     return ended
-                child.is_gone = True
+                try:
+                    self.supervisor.archive(child)
+                except (OSError, StoreError) as error:
+                    return Refused(f"{child.name} was stopped, and stays in the family: {error}")
                 return Deleted(child.id, child.name)
             case FindModels(query):
                 return Models(self.supervisor.workshop.find_models(query))
@@ -90,10 +94,10 @@ class Errands:
 
     def _family(self) -> list[tuple[str, "Row"]]:
         family = [("parent", self.row.parent)] if self.row.parent is not None else []
-        family += [(child.name, child) for child in self.row.children if not child.is_gone]
+        family += [(child.name, child) for child in self.row.present]
         if self.row.parent is not None:
-            family += [(other.name, other) for other in self.row.parent.children if other is not self.row]
-        return [(name, other) for name, other in family if other is not None]
+            family += [(other.name, other) for other in self.row.parent.present if other is not self.row]
+        return family
 
     def _receivers(self, to: str) -> list["Row"]:
         found = [other for name, other in self._family() if to in {"all", name, other.id}]
@@ -131,7 +135,7 @@ class Errands:
     async def _end(self, name: str, command: Abort | Stop) -> HostAnswer | Refused:
         child = self._child(name)
         if child is None or child.is_gone:
-            known = ", ".join(other.name for other in self.row.children if not other.is_gone) or "none"
+            known = ", ".join(other.name for other in self.row.present) or "none"
             return Refused(f"no child is named {name!r}; children: {known}")
         if child.is_running:
             self.supervisor.directory.deliver(child, command)

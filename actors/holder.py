@@ -97,9 +97,7 @@ class Holder:
             if len(row.outbox.tree.records) < row.outbox.tree.count:
                 row.outbox.tree = workshop.read_tree(row.id)
         elif row.is_stored:
-            row.outbox = self.supervisor.outbox(row, *workshop.open_journal(row.id))
-            if row.outbox.tree.header is not None:
-                self.supervisor.sink.publish(row.place, row.outbox.tree.header)
+            row.outbox = self.supervisor.opened(row)
         else:
             if row.parent is not None and row.parent.outbox is not None:
                 await self._until_durable(row.parent, row.parent.outbox)

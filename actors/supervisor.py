@@ -24,7 +24,7 @@ from actors.receipts import Ask, Slip
 from actors.sink import Sink
 from actors.slots import Slots
 from store.disk.drawn import new_id
-from store.entries import Header
+from store.entries import Header, SessionStateEntry
 from store.errors import BadUsage
 from store.events import Diagnostic, Place
 from store.origins import RunOrigin, first_origin
@@ -179,6 +179,20 @@ class Supervisor:
 
         return Outbox(row.place, journal, tree, self.sink, self.flusher, self.clock, bill, row.origin)
 
+    def opened(self, row: Row) -> Outbox:
+        """The way out of a stored session, which the stream has not shown yet. Raises OSError, StoreError."""
+        journal, tree = self.workshop.open_journal(row.id)
+        if tree.header is not None:
+            self.sink.publish(row.place, tree.header)
+        return self.outbox(row, journal, tree)
+
+    def archive(self, row: Row) -> None:
+        """The session is gone from its family, also after a restart. Raises OSError, StoreError."""
+        row.is_gone = True
+        if row.is_stored:
+            row.outbox = row.outbox or self.opened(row)
+            row.outbox.append(SessionStateEntry(state={"status": "archived"}))
+
     def start_child(self, parent: Row, admitted: Admit, request: Spawn, target_id: str | None) -> Row:
         """A row and a mailbox for an admitted child, with its task in it; then its actor starts.
 
@@ -214,8 +228,8 @@ class Supervisor:
         family = [(row, "self")]
         if row.parent is not None:
             family.append((row.parent, "parent"))
-            family += [(other, "sibling") for other in row.parent.children if other is not row]
-        family += [(child, "child") for child in row.children if not child.is_gone]
+            family += [(other, "sibling") for other in row.parent.present if other is not row]
+        family += [(child, "child") for child in row.present]
         return tuple(
             Relative(
                 name=other.name,

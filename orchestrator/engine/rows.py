@@ -21,9 +21,11 @@ from store.entries import (
     ModelChangeEntry,
     RunSettledEntry,
     ServiceTierChangeEntry,
+    SessionStateEntry,
     ThinkingLevelChangeEntry,
 )
 from store.events import Place
+from store.folding import ARCHIVED
 from store.origins import RunOrigin, first_origin
 from store.records import name_given
 from store.repair import Node, admitting_entry, aggregates, is_run_open, next_run, own_children, runs
@@ -124,6 +126,7 @@ def fill(row: Row, node: Node) -> None:
     row.runs, row.outcome = next_run(node.records) - 1, ended[-1].outcome if ended else ""
     row.turns = sum(1 for record in node.records if record.type == "message" and b'"role":"assistant"' in record.raw)
     row.is_stored = True
+    row.is_gone = _is_archived(node)
     for setting in _settings(node):
         match setting:
             case ModelChangeEntry() if row.parent is not None:
@@ -138,6 +141,12 @@ def _settings(node: Node) -> list[Entry]:
     """What the session worked by last: one of each kind, from its own branch."""
     last = {record.type: record for record in node.tree.path() if record.type in _SETTINGS}
     return [record.body() for record in last.values()]
+
+
+def _is_archived(node: Node) -> bool:
+    """What the last state of the session says."""
+    states = [record.body() for record in node.tree.own_records if record.type == "session_state"][-1:]
+    return any(isinstance(body, SessionStateEntry) and body.state.get("status") in ARCHIVED for body in states)
 
 
 def name_of(node: Node) -> str | None:

@@ -95,12 +95,12 @@ def _limits(request: Spawn, admit: Admit) -> dict[str, Any]:
 
 
 def _wait(state: TurnState, ask_id: int, request: WaitFor) -> Step:
-    by_name = {kin.name: kin.session_id for kin in state.kin}
+    by_name = {kin.session_id: kin.session_id for kin in state.kin} | {kin.name: kin.session_id for kin in state.kin}
     unknown = [name for name in request.names if name not in by_name]
     if unknown:
-        known = ", ".join(by_name) or "none"
+        known = ", ".join(kin.name for kin in state.kin) or "none"
         return state, [Answer(ask_id, RefusalOf(f"no child is named {', '.join(unknown)}; children: {known}"))]
-    wanted = tuple(by_name[name] for name in request.names) or tuple(by_name.values())
+    wanted = tuple(dict.fromkeys(by_name[name] for name in request.names)) or tuple(kin.session_id for kin in state.kin)
     wait = Wait(ask_id, wanted, request.mode, state.number + 1)
     if _is_over(state, wait):
         return state, [Answer(ask_id, ReportsOn(wanted, "settled"))]
