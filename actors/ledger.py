@@ -16,12 +16,12 @@ RETRY_WRITE_S = (0.05, 0.2, 0.5, 1.0, 2.0)
 
 @attrs.frozen
 class Bill:
-    """One billed entry of a session. `way`: its ancestors, each with the child through which it comes and why that ran."""
+    """One billed entry of a session. `whys`: per ancestor, why the child ran through which it comes."""
 
     row: Row
     entry_id: str
     spend: Spend
-    way: tuple[tuple[Row, Row, Origin], ...]
+    whys: list[Origin]
 
 
 @attrs.define(eq=False)
@@ -43,10 +43,13 @@ class Ledger:
         row.own = row.own + spend
         if row.parent is None:
             return
-        way = tuple((ancestor, child, child.origin.why) for ancestor, child in row.ancestors())
-        for ancestor, _, _ in way:
-            ancestor.below = ancestor.below + spend
-        self._bills.append(Bill(row, entry_id, spend, way))
+        whys: list[Origin] = []
+        child = row
+        while child.parent is not None:
+            child.parent.below = child.parent.below + spend
+            whys.append(child.origin.why)
+            child = child.parent
+        self._bills.append(Bill(row, entry_id, spend, whys))
         self._arrived.set()
 
     async def run(self) -> None:
@@ -73,7 +76,7 @@ class Ledger:
         for bill in bills:
             if not await self._is_durable(bill.row):
                 continue
-            for ancestor, child, why in bill.way:
+            for (ancestor, child), why in zip(bill.row.ancestors(), bill.whys, strict=True):
                 if await self._attribute(ancestor, child, why, bill):
                     touched[ancestor.id] = ancestor
         for row in touched.values():

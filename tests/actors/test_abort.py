@@ -211,6 +211,7 @@ async def test_a_child_that_waits_for_the_flush_of_its_parent_hears_an_abort(aut
 async def test_an_abort_reaches_three_levels_and_children_settle_before_their_parents(
     autojump_clock: MockClock,
 ) -> None:
+    """C2."""
     parts: dict[str, list[Line]] = {
         "root": [spawn("a", "b"), wait()],
         "a": [spawn("c", "d"), wait()],

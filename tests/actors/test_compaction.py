@@ -111,6 +111,7 @@ async def test_no_request_parts_a_call_from_its_result_and_the_earlier_summary_i
 async def test_what_summaries_cost_is_in_the_total_and_a_total_never_falls(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
+    """M2."""
     model = working(12)
     tested = tree(model)
 

@@ -57,6 +57,7 @@ async def test_who_gives_up_waiting_takes_no_place_with_it(autojump_clock: MockC
 
 
 async def test_siblings_wait_when_one_is_told_to_slow_down_and_all_of_them_finish(autojump_clock: MockClock) -> None:
+    """C9."""
     calls: list[float] = []
     refused: list[float] = []
 

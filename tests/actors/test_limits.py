@@ -63,6 +63,7 @@ async def test_a_child_below_the_deepest_level_is_refused_by_limit_value_and_opt
 async def test_more_descendants_than_allowed_are_refused_wherever_they_are_asked_for(
     autojump_clock: MockClock,
 ) -> None:
+    """C3."""
     parts: dict[str, list[Line]] = {
         "root": [spawn("a", wait=True), spawn("d", "e"), wait(), "done"],
         "a": [spawn("b", "c"), wait(), "done"],
@@ -79,6 +80,7 @@ async def test_more_descendants_than_allowed_are_refused_wherever_they_are_asked
 
 
 async def test_a_child_that_has_ended_frees_no_place_among_all_that_are_allowed(autojump_clock: MockClock) -> None:
+    """C3."""
     tree = stage({"root": [spawn("a", wait=True), spawn("b", wait=True), "done"]}, limits=Limits(max_children=1))
 
     await run(tree)
@@ -174,6 +176,7 @@ def by_name(parts: dict[str, list[Line]]) -> Callable[[ModelRequest], Any]:
 
 
 async def test_children_above_the_live_limit_wait_their_turn_and_all_complete(autojump_clock: MockClock) -> None:
+    """C3."""
     names = [f"c{number}" for number in range(17)]
     parts: dict[str, list[Line]] = {"root": [spawn(*names), wait(), "done"]}
     parts |= {name: [pausing(10.0, use("quick")), pausing(10.0, "done")] for name in names}

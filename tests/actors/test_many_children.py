@@ -61,6 +61,7 @@ class _Counted(list):  # type: ignore[type-arg]
 
 
 async def test_all_of_a_thousand_children_settle_and_their_rows_say_how(autojump_clock: MockClock) -> None:
+    """M6."""
     tree = family(MANY)
 
     await run(tree)
@@ -92,6 +93,8 @@ async def test_a_settled_child_keeps_no_entries_in_memory_also_when_it_has_child
 async def test_what_a_settled_child_leaves_in_memory_is_small_and_does_not_grow_with_its_text(
     autojump_clock: MockClock,
 ) -> None:
+    """M6."""
+
     async def left_per_child(count: int, text: str) -> float:
         gc.collect()
         tracemalloc.start()

@@ -82,6 +82,7 @@ NO_SUCCESS: dict[str, tuple[list[Chunk], ReplyEnd]] = {
 
 @pytest.mark.parametrize("said", NO_SUCCESS)
 async def test_an_answer_without_a_text_is_no_success(autojump_clock: MockClock, said: str) -> None:
+    """C5."""
     ran: list[str] = []
 
     async def quick(arguments: dict[str, Any], context: ToolContext) -> ToolResult:
@@ -143,6 +144,7 @@ async def test_the_whole_calls_of_an_answer_that_was_cut_are_run_and_the_half_on
 
 
 async def test_outcomes_stay_distinct_up_to_the_root(autojump_clock: MockClock) -> None:
+    """C7."""
     parts: dict[str, list[Line]] = {
         "root": [spawn("good", "bad", "stopped", "late"), wait("good", "bad", "stopped", "late"), "all heard"],
         "good": ["fine"],
@@ -172,6 +174,7 @@ async def test_outcomes_stay_distinct_up_to_the_root(autojump_clock: MockClock) 
 
 
 async def test_a_child_that_a_limit_stopped_is_not_reported_as_completed(autojump_clock: MockClock) -> None:
+    """C7."""
     parts: dict[str, list[Line]] = {
         "root": [spawn("a", wait=True), "never said"],
         "a": [use("quick"), use("quick"), "never said"],
@@ -190,6 +193,7 @@ async def test_a_child_that_a_limit_stopped_is_not_reported_as_completed(autojum
 
 
 async def test_error_words_in_what_a_tool_says_fail_nobody(autojump_clock: MockClock) -> None:
+    """C6."""
     parts: dict[str, list[Line]] = {"root": [spawn("a", wait=True), "done"], "a": [use("diff"), "fine"]}
     tree = stage(parts, tool("diff", saying("error: timeout, fatal, Traceback (most recent call last)")))
 

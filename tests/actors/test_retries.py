@@ -183,6 +183,7 @@ async def test_a_limit_that_ends_a_retry_closes_the_retry_too(autojump_clock: Mo
 
 
 async def test_a_child_that_recovers_from_an_error_is_no_failed_child(autojump_clock: MockClock) -> None:
+    """C6."""
     tree = stage({"root": [spawn("a", wait=True), "done"], "a": [BUSY, "the whole report with a timeout in it"]})
 
     await run(tree)
@@ -196,6 +197,7 @@ async def test_a_child_that_recovers_from_an_error_is_no_failed_child(autojump_c
 
 
 async def test_what_failed_and_aborted_calls_have_used_counts_in_every_ancestor(autojump_clock: MockClock) -> None:
+    """C1."""
     parts: dict[str, list[Line]] = {
         "root": [spawn("a", wait=True), "done"],
         "a": [BUSY, spawn("b", wait=True), "done"],
@@ -211,6 +213,7 @@ async def test_what_failed_and_aborted_calls_have_used_counts_in_every_ancestor(
 
 
 async def test_a_child_whose_provider_fails_for_good_is_no_empty_success(autojump_clock: MockClock) -> None:
+    """C5."""
     tree = stage({"root": [spawn("a", wait=True), "I see"], "a": [ModelFailure("auth", "the key is not valid")]})
 
     await run(tree)
@@ -226,6 +229,8 @@ async def test_a_child_whose_provider_fails_for_good_is_no_empty_success(autojum
 
 
 async def test_a_partial_text_of_a_failed_call_reaches_the_parent_with_the_error(autojump_clock: MockClock) -> None:
+    """C5."""
+
     class Cut(FunctionModel):
         async def call(self, request: ModelRequest, hear: Hear) -> ReplyEnd | ModelFailure:
             if not request.depth:

@@ -24,13 +24,15 @@ from actors.protocol.model import (
 from actors.protocol.retry import RetryPolicy
 from actors.testing import ROOT
 from store.attribution import account
+from store.context import last_assistant
 from store.entries import ChildUsageAttributedEntry
 from store.events import Event, Place
 from store.repair import Node, repair_plan
+from store.size import context_tokens
 from store.tree import EntryTree
 from store.usage import Usage
 from store.wire import encode
-from tests.actors.stage import Bench, assert_sound, bodies, nodes, row, rows, saying, stage, tool, truth
+from tests.actors.stage import Bench, assert_sound, bodies, nodes, row, rows, run, saying, spawn, stage, tool, truth
 
 HOUR_S = 3_600.0
 
@@ -249,3 +251,19 @@ def test_aggregates_of_a_target_are_its_own_usage_and_all_that_came_through_it()
     assert entries[-1].aggregate_usage.input == 100 + 2 * (5 + 10)
     assert {body.aggregate_usage.total_tokens for body in entries} == {100}
     assert row(tree, "root").total.input == 100 + 10 + 2 * (5 + 10)
+
+
+async def test_what_children_spend_is_in_the_total_and_not_in_the_context_of_their_parent(
+    autojump_clock: MockClock,
+) -> None:
+    """C1."""
+    tree = stage({"root": [spawn("a", "b", wait=True), "done"], "a": [spawn("c", wait=True), "fine"]})
+
+    await run(tree)
+
+    calls = {"root": 2, "a": 2, "b": 1, "c": 1}
+    assert tree.root.total.input == 100 * sum(calls.values())
+    path = tree.store.read(ROOT).path()
+    last = last_assistant(path)
+    assert last is not None
+    assert context_tokens(path) == last.usage.total_tokens < tree.root.total.input

@@ -77,6 +77,7 @@ async def test_a_wait_for_any_ends_with_the_first_and_the_next_with_the_next(aut
 
 
 async def test_a_wait_that_times_out_says_so_and_stops_nobody(autojump_clock: MockClock) -> None:
+    """C4."""
     tree = stage({"root": [spawn("a", "b"), wait(timeout_s=15.0), wait(), "done"]} | TWO)
 
     await run(tree)
@@ -355,6 +356,7 @@ async def test_a_session_with_an_attribution_after_its_end_still_knows_what_was_
 
 
 async def test_a_wait_that_the_children_outlast_costs_no_call_of_the_model(autojump_clock: MockClock) -> None:
+    """C4."""
     tree = stage({"root": [spawn("a", "b"), "later", "done"]} | TWO)
 
     await run(tree)

@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from tests.bench import child, command, folding, idle, lines, mail, store, streams
+from tests.bench import child, command, folding, idle, lines, mail, store, streams, trees
 from tests.bench.harness import Row, table
 
 CASES: dict[str, Callable[[int], list[Row]]] = {
@@ -31,6 +31,8 @@ CASES: dict[str, Callable[[int], list[Row]]] = {
     "F1": command.f1,
     "F2": command.f2,
     "F3": command.f3,
+    "G1": trees.g1,
+    "G2": trees.g2,
 }
 ROUNDS, QUICK_ROUNDS = 7, 3
 

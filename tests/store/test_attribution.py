@@ -97,6 +97,7 @@ def test_what_bills_nothing_has_no_usage() -> None:
 
 
 def test_abandoned_branches_and_compacted_turns_stay_spent() -> None:
+    """M2."""
     bodies = [bill("stop", costs(1)), bill("stop", costs(2)), bill("compaction", costs(4)), bill("stop", costs(8))]
     one, two, three, four = journal(*bodies)
     branch = msgspec.structs.replace(four, parent_id=one.id)
@@ -192,6 +193,7 @@ def test_the_aggregate_is_for_others_and_is_never_read_by_us(bodies: list[Any]) 
 
 @given(st.lists(st.tuples(own_kinds, spends).map(lambda pair: bill(*pair)) | keyed, max_size=8), st.integers(0, 8))
 def test_a_fork_and_its_source_together_count_everything_once(bodies: list[Any], cut: int) -> None:
+    """C10."""
     source = journal(*bodies)
     copied = source[:cut]
     forked = ForkedFrom(session_id=HEADER.id, entry_id=copied[-1].id if copied else None, records=len(copied))

@@ -71,6 +71,7 @@ def check_goes_on(desk: Desk, root: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_tree_from_the_leaves_up_with_all_its_processes(desk: Desk, number: signal.Signals) -> None:
+    """C2."""
     sleep = marked_sleep()
     running = desk.start("--mode", "json", "-m", desk.script(sleepers(sleep)), "go")
     running.until_seen('"toolName":"bash"', times=3)
@@ -134,6 +135,7 @@ def test_a_signal_at_any_moment_closes_every_bracket(desk: Desk, lines: int) -> 
 
 @pytest.mark.parametrize("size", [1, 300, 900, 1_600, 2_500, 4_000])
 def test_a_tree_that_was_killed_is_lost_once_and_can_go_on(desk: Desk, size: int) -> None:
+    """C8: after a crash neither running nor failed by anybody."""
     sleep = marked_sleep()
     running = desk.start("--mode", "json", "-m", desk.script(sleepers(sleep)), "go")
     until(lambda: sum(map(len, desk.journals().values())) >= size, f"journals of {size} bytes")

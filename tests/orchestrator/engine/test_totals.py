@@ -87,6 +87,7 @@ def in_a_new_process(rig: Rig, root_id: str) -> tuple[dict[str, Spend], dict[str
 def test_every_nodes_own_and_total_are_exact_live_and_for_a_process_that_comes_later(
     tmp_path: Path, fails: bool
 ) -> None:
+    """C1."""
     calls = CALLS | ({"left-2": [(77, 5, 0, 0)]} if fails else {})
     text = script("seven.toml")
     cost, replies = text.split("\n\n[[reply]]", 1)
@@ -110,6 +111,7 @@ def test_every_nodes_own_and_total_are_exact_live_and_for_a_process_that_comes_l
 
 
 def test_a_failed_child_is_failed_everywhere_and_changes_none_of_the_others(tmp_path: Path) -> None:
+    """C5, C7."""
     text = script("seven.toml")
     cost, replies = text.split("\n\n[[reply]]", 1)
     rig = Rig(home_at(tmp_path / "home"), tmp_path, f"{cost}\n{LEFT_2_FAILS}\n[[reply]]{replies}")
