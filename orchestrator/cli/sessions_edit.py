@@ -80,9 +80,9 @@ _ROOT = "root"
 
 
 @contextmanager
-def opened(home: Home, session_id: str) -> Iterator[SessionManager]:
-    """A session of ours for a moment; what was appended is durable behind it."""
-    with translated(), SessionManager.open(home.journal_path(session_id), home=home) as manager:
+def opened(home: Home, session_id: str, *, repairs: bool = False) -> Iterator[SessionManager]:
+    """A session of ours for a moment; what was appended is durable behind it. `repairs`: what was interrupted is lost."""
+    with translated(), SessionManager.open(home.journal_path(session_id), home=home, repairs=repairs) as manager:
         yield manager
 
 
@@ -209,7 +209,7 @@ def branch_command(session: str, entry: str, summary: str | None, summarize: boo
         raise WrongUsage("expected --summary TEXT or --summarize, not both")
     home = home_from_env()
     found = session_named(home, session)
-    with opened(home, found.id) as manager:
+    with opened(home, found.id, repairs=True) as manager:
         with manager.captured(TREE_LIMITS) as capture:
             target = None if entry == _ROOT else entry_named(capture, entry)
         if summarize:

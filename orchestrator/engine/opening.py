@@ -3,8 +3,8 @@
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Protocol
+from contextlib import contextmanager
+from typing import Protocol, Self
 
 import attrs
 
@@ -12,24 +12,19 @@ from actors.flusher import JournalLike
 from actors.protocol.resume import unfinished
 from orchestrator.engine.errors import NotOurs, WrongUsage
 from orchestrator.engine.job import Job
-from store.disk.descriptors import DescriptorCache
 from store.disk.drawn import new_id
 from store.disk.forest import decoded, read_header
 from store.disk.fs import Fs
 from store.disk.home import Home
-from store.disk.journal import Journal, read_journal
 from store.disk.manager import SessionManager
+from store.disk.owned_journals import EMPTY, MISSING, OwnedJournals
 from store.disk.ownership import TreeLock
 from store.entries import Header
-from store.errors import JournalDamaged, JournalRefused, OwnedElsewhere, StoreError
+from store.errors import OwnedElsewhere, StoreError
 from store.memory import MemoryJournal
-from store.records import Draft
-from store.repair import Fix, Node, own_children, repair_plan
+from store.repair import Fix, Node
 from store.times import iso
 from store.tree import EntryTree
-
-MISSING = "its journal is missing"
-EMPTY = "its journal has no header"
 
 
 class Ground(Protocol):
@@ -94,83 +89,33 @@ class MemoryGround:
 
 
 @attrs.define(eq=False)
-class OwnedTree:
-    """A tree that this process owns. `troubles`: sessions below the root that cannot be opened for writing, and why."""
+class OwnedTree(OwnedJournals):
+    """A tree on disk that this process owns and runs."""
 
-    fs: Fs
-    home: Home
-    root_id: str
-    lock: TreeLock
-    clock: Callable[[], float]
-    nodes: dict[str, Node] = attrs.field(factory=dict)
-    troubles: dict[str, str] = attrs.field(factory=dict)
-    repaired: list[Fix] = attrs.field(factory=list)
     unfinished: dict[str, str | None] = attrs.field(factory=dict)
-    _journals: dict[str, Journal] = attrs.field(factory=dict)
-    _descriptors: DescriptorCache = attrs.field(factory=DescriptorCache)
 
     @classmethod
-    def acquire(cls, fs: Fs, home: Home, root_id: str, clock: Callable[[], float]) -> "OwnedTree":
+    def acquire(cls, fs: Fs, home: Home, root_id: str, clock: Callable[[], float]) -> Self:
         """Own a tree, new or stored. Raises NotOurs; StoreError, OSError."""
         try:
             return cls(fs, home, root_id, TreeLock.acquire(fs, home, root_id, iso(clock())), clock)
         except OwnedElsewhere as error:
             raise NotOurs(str(error)) from error
 
-    def create(self, header: Header) -> Journal:
-        """The journal of a new session of the tree."""
-        journal = Journal.create(self.fs, self.home.journal_path(header.id), header, self.lock.epoch, self._descriptors)
-        self._journals[header.id] = journal
-        return journal
-
-    def open(self, session_id: str) -> tuple[Journal, EntryTree]:
-        """The journal of a stored session, recovered if need be, and its entries. A poisoned handle is replaced."""
-        old = self._journals.pop(session_id, None)
-        if old is not None:
-            old.close()
-        journal, recovery = Journal.open(
-            self.fs, self.home.journal_path(session_id), session_id, self.lock.epoch, self._descriptors
-        )
-        # The owner's epoch is above that of every journal it writes to.
-        if recovery.epoch >= self.lock.epoch:
-            self.lock.raise_epoch(recovery.epoch + 1)
-        journal.epoch = self.lock.epoch
-        self._journals[session_id] = journal
-        tree = EntryTree.of(list(decoded(recovery.records)), recovery.header)
-        if recovery.header is not None:
-            self.nodes[session_id] = Node(recovery.header, tree)
-        return journal, tree
-
-    def read(self, session_id: str) -> EntryTree:
-        """The entries of a session whose journal is open, as written so far."""
-        recovery = read_journal(self.fs, self.home.journal_path(session_id), session_id)
-        return EntryTree.of(list(decoded(recovery.records)), recovery.header)
-
     def load(self, *, goes_on: bool = False) -> None:
-        """Open the root and all below it, and write what a crash left out. Raises NotOurs.
+        """Open the root and all below it, and write what a crash left out. Raises NotOurs; OSError.
 
         `goes_on`: what was interrupted is taken up again; else it is lost.
         """
-        waiting = [self.root_id]
-        while waiting:
-            session_id = waiting.pop()
-            try:
-                self.open(session_id)
-            except FileNotFoundError:
-                self.troubles[session_id] = MISSING
-            except (JournalDamaged, JournalRefused) as error:
-                self.troubles[session_id] = str(error)
-            else:
-                node = self.nodes.get(session_id)
-                if node is None:
-                    self.troubles[session_id] = EMPTY
-                children = [] if node is None else own_children(node)
-                waiting += [child.child_session_id for child in children if child.child_session_id not in self.nodes]
-        if self.root_id not in self.nodes:
-            raise NotOurs(f"session {self.root_id} cannot be opened: {self.troubles.get(self.root_id, 'no header')}")
+        try:
+            self.open_all()
+        except FileNotFoundError as error:
+            raise NotOurs(f"session {self.root_id} cannot be opened: {MISSING}") from error
+        except StoreError as error:
+            raise NotOurs(f"session {self.root_id} cannot be opened: {error}") from error
         if goes_on:
             self._take_up()
-        self._repair()
+        self.repair(self.unfinished)
 
     def _take_up(self) -> None:
         """Find what is unfinished. A child whose journal holds nothing, not even a whole header, begins anew."""
@@ -178,36 +123,13 @@ class OwnedTree:
         self.unfinished = unfinished(self.nodes, self.root_id, unreadable)
         for session in self.unfinished:
             if self.troubles.pop(session, None) == EMPTY:
-                self._journals.pop(session).close()
-                self.fs.unlink(self.home.journal_path(session))
-
-    def _repair(self) -> None:
-        self.repaired = repair_plan(self.nodes, self.root_id, self.unfinished)
-        touched: set[str] = set()
-        for fix in self.repaired:
-            tree, journal = self.nodes[fix.session_id].tree, self._journals[fix.session_id]
-            record = Draft.of(fix.body).record(tree.next_ids(1)[0], tree.leaf_id, iso(self.clock()))
-            journal.append([record.raw])
-            tree.add(record)
-            touched.add(fix.session_id)
-        for session in sorted(touched):
-            self._journals[session].sync()
+                self.discard(session)
 
     def path(self, session_id: str) -> str | None:
         return str(self.home.journal_path(session_id))
 
     def artifact_dir(self, session_id: str) -> str:
         return str(self.home.artifact_dir(session_id))
-
-    def close(self) -> None:
-        """Close every journal, then let go of the tree. What a disk refuses now changes nothing that was acknowledged."""
-        for journal in self._journals.values():
-            with suppress(OSError):
-                journal.close()
-        self._journals.clear()
-        # A lock file that does not say so: its process is gone, and so is the lock.
-        with suppress(OSError):
-            self.lock.release()
 
 
 def open_ground(job: Job, home: Home, clock: Callable[[], float]) -> Ground:

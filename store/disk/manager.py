@@ -21,6 +21,7 @@ from store.disk.home import Home
 from store.disk.identity import Identity
 from store.disk.listing import Listing, place_of
 from store.disk.owned import OwnedSource, take
+from store.disk.owned_journals import repair_tree
 from store.disk.ownership import TreeLock
 from store.disk.reads import UNLIMITED, Reads
 from store.disk.sources import MemorySource, StoredSource
@@ -84,17 +85,25 @@ class SessionManager(Identity, Appends, Reads, Listing):
 
     @classmethod
     def open(
-        cls, path: str | Path, session_dir: Path | None = None, *, home: Home | None = None, clock: Clock = WALL
+        cls,
+        path: str | Path,
+        session_dir: Path | None = None,
+        *,
+        home: Home | None = None,
+        clock: Clock = WALL,
+        repairs: bool = True,
     ) -> Self:
-        """A stored session, to go on with. What a crash left is saved beside it and cut.
+        """A stored session, to go on with. What a crash left is saved beside it and cut; what one left out of the tree is
+        written: a run that nobody has settled is lost.
 
-        `session_dir`: where new sessions go that are made out of it. Raises OwnedElsewhere, JournalDamaged, JournalRefused
-        (the file is as it was); FileNotFoundError, other OSError.
+        `session_dir`: where new sessions go that are made out of it. `repairs` False: to note something on it, so that an
+        interrupted run can still be taken up. Raises OwnedElsewhere, JournalDamaged, JournalRefused (the file is as it was);
+        FileNotFoundError, other OSError.
         """
         place, session = _place(home, path)
         lock = take(place, session, iso(clock()))
         try:
-            manager = cls._opened(place, session, lock, clock)
+            manager = cls._opened(place, session, lock, clock, repairs=repairs)
         except BaseException:
             lock.release()
             raise
@@ -160,8 +169,12 @@ class SessionManager(Identity, Appends, Reads, Listing):
         return fork
 
     @classmethod
-    def _opened(cls, place: Home, session: str, lock: TreeLock, clock: Clock) -> Self:
+    def _opened(cls, place: Home, session: str, lock: TreeLock, clock: Clock, *, repairs: bool) -> Self:
         source = OwnedSource.open(place, session, lock, str(Path.cwd()), iso(clock()))
+        if repairs and source.may_lack:
+            source.close(keeps_lock=True)
+            repair_tree(place, source.header.root_id, lock, clock)
+            source = OwnedSource.open(place, session, lock, source.header.cwd, iso(clock()))
         manager = cls(source.header, place, clock, source=source)
         manager._leaf_id = manager._read_leaf_id()
         return manager
@@ -195,7 +208,7 @@ class SessionManager(Identity, Appends, Reads, Listing):
         if not isinstance(source, OwnedSource) or header is None or place.lock_path(header.root_id) != source.lock.path:
             self._become(self.open(path, home=self.home, clock=self.clock))
         elif session != self.id:  # one tree has one owner, so its lock goes on with it
-            other = self._opened(place, session, source.lock, self.clock)
+            other = self._opened(place, session, source.lock, self.clock, repairs=False)
             self._is_closed = True
             try:
                 source.close(keeps_lock=True)

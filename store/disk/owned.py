@@ -16,10 +16,11 @@ from store.disk.sources import FRAMED_BYTES, Look
 from store.entries import Header
 from store.errors import JournalRefused, StoreError
 from store.frame import FRAME_BYTES, seed
-from store.index import Index, head_of
+from store.index import CODES, NONE, Index, head_of
 from store.records import Record
 
 _APPENDING = os.O_RDWR | os.O_APPEND
+_RUN_TYPES = ("message", "custom_message", "run_settled", "child_spawned")
 
 
 @attrs.define(eq=False)
@@ -82,6 +83,15 @@ class OwnedSource:
     def index(self) -> Index:
         return self.indexed.index
 
+    @property
+    def may_lack(self) -> bool:
+        """Whether a crash may have left something out: where a run is open, or where there are other sessions in the tree."""
+        last = {kind: next(self.index.last_of(CODES[kind]), NONE) for kind in _RUN_TYPES}
+        if self.header.root_session_id is not None or last["child_spawned"] != NONE:
+            return True
+        copied = self.header.forked_from.records if self.header.forked_from else NONE
+        return max(last["message"], last["custom_message"]) > max(last["run_settled"], copied)
+
     @contextmanager
     def look(self) -> Iterator[Look]:
         """Raises JournalRefused, OSError."""
@@ -100,7 +110,6 @@ class OwnedSource:
             length = len(record.raw) + FRAMED_BYTES
             index.add(scan.good_bytes, length, head_of(record))
             scan.good_bytes += length
-        scan.next_seq = index.count
 
     def flush(self) -> None:
         """Raises JournalPoisoned, OSError."""

@@ -270,6 +270,20 @@ def test_the_index_of_another_journal_is_not_believed() -> None:
     assert look(fs).index.row(1).length == len(message(1, None, "z" * 30).raw) + FRAME_BYTES - 1
 
 
+def test_an_index_is_not_believed_of_a_file_that_only_ends_alike() -> None:
+    fs = FaultyFs.holding(str(FOLDER))
+    last = message(3, entry_id(2))
+    stored(fs, [message(1, None, "x" * 10), message(2, entry_id(1), "y" * 90), last]).close()
+    save(fs, INDEX, look(fs))
+    fs.unlink(PATH)
+    stored(fs, [message(1, None, "x" * 90), message(2, entry_id(1), "y" * 10), last]).close()
+
+    indexed = look(fs)
+
+    fd, _ = open_own(fs, PATH, os.O_RDONLY)
+    assert read_bodies(fs, fd, PATH, SESSION, indexed.index, [1]) == [message(1, None, "x" * 90).raw]
+
+
 def test_a_journal_that_was_cut_and_grew_again_to_its_size_is_read_anew() -> None:
     fs = FaultyFs.holding(str(FOLDER))
     stored(fs, chain(5)).close()

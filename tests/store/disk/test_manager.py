@@ -19,8 +19,10 @@ from store.disk.history import ReadLimits
 from store.disk.home import Home
 from store.disk.journal import Journal, read_journal
 from store.disk.manager import SessionManager
+from store.disk.ownership import liveness
 from store.entries import ChildSettledEntry, ChildSpawnedEntry, CustomEntry, Entry, Header, Known, SessionInfoEntry
 from store.errors import JournalDamaged, JournalPoisoned, JournalRefused, OwnedElsewhere, ReadLimit, StoreError
+from store.frame import check, seed
 from store.messages import AssistantMessage, TextContent, ToolCall, user_text
 from store.records import Record
 from store.usage import Price, Usage, priced
@@ -71,6 +73,7 @@ def ids(records: list[Record]) -> list[str]:
 def test_a_session_is_created_written_closed_and_opened_again(fs: FaultyFs, home: Home) -> None:
     with SessionManager.create("/work", name="billing", home=home, clock=lambda: 1.8e9) as manager:
         written = talk(manager, 2)
+        end = manager.append_run_settled(1, "completed")
         path = at(manager)
         assert (manager.is_persisted, manager.is_read_only, manager.supports_captured_history_reads) == (
             True,
@@ -81,8 +84,9 @@ def test_a_session_is_created_written_closed_and_opened_again(fs: FaultyFs, home
 
     with SessionManager.open(path, home=home) as again:
         assert (again.id, again.cwd, again.name, again.leaf_id) == (manager.id, "/work", "billing", written[-1])
-        assert ids(again.read_branch()) == written == ids(again.read_entries())
-        assert again.append_message(user_text("more", 9)) == "00000005"
+        assert ids(again.read_branch()) == written
+        assert ids(again.read_entries()) == [*written, end]
+        assert again.append_message(user_text("more", 9)) == "00000006"
     assert again.header.timestamp == "2027-01-15T08:00:00.000Z"
     assert list(fs.fds) == []
 
@@ -331,7 +335,7 @@ def test_a_failed_flush_is_told_and_the_lock_let_go(fs: FaultyFs, home: Home) ->
     fs.fails = {}
     manager.close()
 
-    with SessionManager.open(at(manager), home=home) as again:
+    with SessionManager.open(at(manager), home=home, repairs=False) as again:
         assert len(again.read_entries()) == 2
 
 
@@ -368,7 +372,7 @@ def test_the_leaf_is_moved_for_good(home: Home) -> None:
         first, second, third, fourth = talk(manager, 2)
         mark = manager.branch_to(second)
         assert manager.leaf_id == second
-    with SessionManager.open(at(manager), home=home) as again:
+    with SessionManager.open(at(manager), home=home, repairs=False) as again:
         assert again.leaf_id == second
         other = again.append_message(user_text("another way", 5))
         assert ids(again.read_branch()) == [first, second, other]
@@ -503,13 +507,13 @@ def test_a_new_session_leaves_the_old_one(fs: FaultyFs, home: Home) -> None:
     assert manager.id != old_id
     assert manager.header.parent_session == str(old)
     assert len(manager.read_entries()) == 4
-    with SessionManager.open(old, home=home):
+    with SessionManager.open(old, home=home, repairs=False):
         with pytest.raises(OwnedElsewhere):
             manager.set_session_file(old)
         assert len(manager.read_entries()) == 4  # this one goes on
         talk(manager)
     manager.set_session_file(old)
-    assert (manager.id, len(manager.read_entries())) == (old_id, 2)
+    assert (manager.id, len(manager.read_entries())) == (old_id, 3)  # with the end of the run that was left
     manager.close()
     assert list(fs.fds) == []
 
@@ -575,6 +579,7 @@ def test_a_large_session_that_was_closed_is_opened_by_its_index(monkeypatch: pyt
         monkeypatch.setattr(f"{module}.WORTH_BYTES", 1000)
     with SessionManager.create("/work", home=home) as manager:
         written = talk(manager, 40)
+        manager.append_run_settled(1, "completed")
         manager.branch_to(written[3])
     fs.read_bytes = 0
     before = fs.log.count("fdatasync")
@@ -585,14 +590,56 @@ def test_a_large_session_that_was_closed_is_opened_by_its_index(monkeypatch: pyt
         assert again.leaf_id == written[3]
         assert again.header.id == manager.id
         assert fs.log.count("fdatasync") == before + 1
-        assert again.append_message(answer()) == "00000052"
+        assert again.append_message(answer()) == "00000053"
 
     found = read_journal(fs, at(manager), manager.id)
-    assert (found.damage, found.refusal, len(found.records)) == ((), None, 82)
+    assert (found.damage, found.refusal, len(found.records)) == ((), None, 83)
     assert found.epoch == 2
     fs.names[at(manager)].data += b"torn"
+    with SessionManager.open(at(manager), home=home, repairs=False) as again:
+        assert len(again.read_entries()) == 83
+
+
+@pytest.mark.parametrize("worth", [1000, 1 << 20])
+def test_an_owner_whose_lock_was_lost_writes_above_the_epochs_of_the_journal(
+    worth: int, fs: FaultyFs, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the index, too, which alone knows the epoch then."""
+    for module in ("store.disk.index", "store.disk.owned"):
+        monkeypatch.setattr(f"{module}.WORTH_BYTES", worth)
+    with SessionManager.create("/work", home=home) as manager:
+        talk(manager, 10)
+        manager.append_run_settled(1, "completed")
+    for name in ("second", "third"):
+        with SessionManager.open(at(manager), home=home) as again:
+            again.append_session_info(name)
+    fs.unlink(home.lock_path(manager.id))
+
     with SessionManager.open(at(manager), home=home) as again:
-        assert len(again.read_entries()) == 82
+        again.append_session_info("fourth")
+
+    found = read_journal(fs, at(manager), manager.id)
+    assert (found.trouble, found.epoch, len(found.records)) == (None, 4, 24)
+    assert liveness(fs, home, manager.id).state == "dead"
+    assert msgspec.json.decode(fs.content(home.lock_path(manager.id)))["epoch"] == 4
+
+
+def test_what_an_untouched_journal_holds_is_told_to_be_durable(
+    fs: FaultyFs, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("store.disk.index", "store.disk.owned"):
+        monkeypatch.setattr(f"{module}.WORTH_BYTES", 1000)
+    with SessionManager.create("/work", home=home) as manager:
+        talk(manager, 10)
+        manager.append_run_settled(1, "completed")
+
+    with SessionManager.open(at(manager), home=home) as again:
+        again.append_session_info("more")
+
+        line = fs.content(at(manager)).splitlines(keepends=True)[-1]
+        frame = check(line, seed(manager.id))
+        assert frame is not None
+        assert (frame.seq, frame.durable) == (22, 22)
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
@@ -625,6 +672,7 @@ OWNER = """
 import sys
 from pathlib import Path
 from store.disk.manager import SessionManager
+from store.disk.ownership import liveness
 from store.messages import user_text
 
 manager = SessionManager.create("/work")
@@ -674,7 +722,7 @@ def test_an_entry_of_a_type_of_another_program_is_kept_and_walked_over(fs: Fault
     journal.append([line.encode() for line in strange])
     journal.sync()
 
-    with SessionManager.open(journal.path, home=home) as manager:
+    with SessionManager.open(journal.path, home=home, repairs=False) as manager:
         assert manager.leaf_id == 'a"b'
         new = manager.append_message(answer())
         assert ids(manager.read_branch()) == ['a"b', new]
