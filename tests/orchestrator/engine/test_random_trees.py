@@ -10,6 +10,7 @@ import pytest
 
 from actors.protocol.limits import Limits
 from actors.protocol.retry import RetryPolicy
+from orchestrator.engine.errors import WrongUsage
 from store.disk.forest import read_header
 from store.entries import UsageEntry
 from tests.faulty_fs import FaultyFs, PowerLoss
@@ -160,3 +161,37 @@ def test_a_tree_of_chance_goes_on_after_crash_upon_crash(tmp_path: Path) -> None
         else:
             check_run(rig, seed, session=root, model="scripted/script", **members)
     assert crashes > EACH
+
+
+def test_a_tree_of_chance_that_was_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
+    crashes = resumed = 0
+    for seed in range(4_000, 4_000 + 3 * EACH):
+        chance = random.Random(seed)
+        rig, members = some_rig(chance, tmp_path)
+        root: str | None = None
+        for attempt in range(4):
+            fs = rig.home.fs
+            assert isinstance(fs, FaultyFs)
+            fs.calls, fs.power_fails_at = 0, chance.randint(12, 120) if attempt < 3 else None
+            try:
+                if root is None:
+                    root = rig.run(**members).root_id
+                else:
+                    check_run(rig, seed, prompt=None, session=root, model="scripted/script", **members)
+                    resumed += 1
+                break
+            except WrongUsage as error:
+                assert "was not interrupted" in str(error), seed  # noqa: PT017
+                break
+            except BaseException as error:
+                if not is_all(error, PowerLoss):
+                    raise
+                crashes += 1
+                fs = IMAGES[chance.choice(list(IMAGES))](fs)
+                rig.home = home_on(fs)
+            if root is None and rig.tree is not None and rig.tree.root.id in rig.home.session_ids():
+                root = rig.tree.root.id
+            if root is None or read_header(fs, rig.home, root) is None:
+                break  # it died before there was anything
+    assert crashes > EACH
+    assert resumed > EACH // 2
