@@ -11,10 +11,10 @@ from actors.mailbox import Mailbox
 from actors.outbox import Outbox
 from actors.protocol.mail import REVIVING, ChildRested, ChildWoken, Emptied, Mail
 from actors.run_time import RunTime
+from store.aggregates import Aggregates
 from store.entries import Known
 from store.events import Place
 from store.origins import RunOrigin
-from store.repair import Aggregates
 from store.usage import NOTHING, Spend
 
 

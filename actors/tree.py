@@ -95,12 +95,6 @@ class Tree:
             else:
                 directory.deliver(row, task_prompt(session_id, task))
 
-    async def resume(self, unfinished: Mapping[str, str | None]) -> None:
-        """Go on with an interrupted tree, and return when it is quiet."""
-        async with self.alive():
-            self.take_up(unfinished)
-            await self.quiet()
-
     async def run(self, command: Command) -> None:
         """Give the root its command and return when the tree is quiet."""
         async with self.alive():

@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterator, Mapping
 import attrs
 import msgspec
 
+from store.aggregates import aggregates
 from store.attribution import account, billed, own_records
 from store.context import last_assistant
 from store.entries import (
     ChildSettledEntry,
     ChildSpawnedEntry,
-    ChildUsageAttributedEntry,
     Header,
     Known,
     MessageEntry,
@@ -25,7 +25,7 @@ from store.messages import AssistantMessage, BashExecutionMessage, decode_messag
 from store.origins import origins
 from store.records import Draft, Record
 from store.tree import EntryTree
-from store.usage import NOTHING, Spend, spend_of, usage_of
+from store.usage import spend_of
 from store.wire import encode
 
 SETTLED_TEXT_BYTES = 48 * 1024
@@ -263,7 +263,7 @@ def before_spawn(records: list[Record], child: ChildSpawnedEntry) -> list[Record
 def _missing_attributions(session: str, node: Node, nodes: Mapping[str, Node]) -> list[Known]:
     """What descendants were billed and this session's journal does not hold yet."""
     known = set(account(node.header, node.records).keys)
-    sums = aggregates(node)
+    sums = aggregates(node.header, node.records)
     missing: list[Known] = []
     for child in own_children(node):
         target = admitting_entry(before_spawn(node.records, child), child.tool_call_id)
@@ -289,55 +289,3 @@ def _missing_attributions(session: str, node: Node, nodes: Mapping[str, Node]) -
                     )
                 )
     return missing
-
-
-@attrs.define
-class Aggregates:
-    """Running sums per target message: what `aggregateUsage` says. Written for other readers, never read by us."""
-
-    own: dict[str, tuple[Spend, int]] = attrs.field(factory=dict)
-    sums: dict[str, Spend] = attrs.field(factory=dict)
-
-    def attribution(
-        self, target_id: str | None, spend: Spend, origin: tuple[str, str], child_session_id: str, why: str
-    ) -> ChildUsageAttributedEntry:
-        """The next attribution entry to `target_id`."""
-        aggregate = None
-        if target_id is not None:
-            own, own_tokens = self.own.get(target_id, (NOTHING, 0))
-            self.sums[target_id] = self.sums.get(target_id, NOTHING) + spend
-            aggregate = usage_of(own + self.sums[target_id], own_tokens)
-        return ChildUsageAttributedEntry(
-            target_id=target_id,
-            child_usage=usage_of(spend),
-            aggregate_usage=aggregate,
-            origin_session_id=origin[0],
-            origin_entry_id=origin[1],
-            child_session_id=child_session_id,
-            origin=why,
-        )
-
-
-def aggregates(node: Node) -> Aggregates:
-    """The sums that a journal holds so far."""
-    result = Aggregates()
-    for entry, usage in billed(node.header, node.records):
-        try:
-            result.own[entry] = (spend_of(usage), usage.total_tokens)
-        except BadUsage:
-            continue
-    seen: set[tuple[str, str]] = set()
-    for record in node.records:
-        if record.key is None or record.key in seen:
-            continue
-        body = record.body()
-        if not isinstance(body, ChildUsageAttributedEntry):
-            continue
-        try:
-            spend = spend_of(body.child_usage)
-        except BadUsage:
-            continue
-        seen.add(record.key)
-        if body.target_id is not None:
-            result.sums[body.target_id] = result.sums.get(body.target_id, NOTHING) + spend
-    return result

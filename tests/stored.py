@@ -9,6 +9,7 @@ import msgspec
 
 from orchestrator.cli.common import as_stored
 from orchestrator.views.stored import Stored
+from store.aggregates import Aggregates
 from store.disk.forest import read_tree
 from store.disk.fs import RealFs
 from store.disk.home import Home
@@ -25,7 +26,7 @@ from store.entries import (
 )
 from store.messages import AssistantMessage, TextContent, ToolCall, ToolResultMessage, user_text
 from store.records import Draft
-from store.repair import Aggregates, child_settled
+from store.repair import child_settled
 from store.times import iso
 from store.tree import EntryTree
 from store.usage import Price, Spend, Usage, priced, spend_of

@@ -10,6 +10,7 @@ from orchestrator.views.findings import CheckRow
 from orchestrator.views.money import exact_dollars
 from orchestrator.views.stored import Member, Stored, members, subtree
 from orchestrator.views.usage_report import usage_report
+from store.aggregates import aggregates_apart
 from store.attribution import account
 from store.checks import Check, check_journal
 from store.disk.forest import read_header
@@ -87,6 +88,8 @@ def _faults(check: Check, stored: Stored) -> Iterator[Skipped]:
         places = {record.id: place for record, place in zip(check.records, check.places, strict=True)}
         for entry in account(check.recovery.header, check.records).refused:
             yield Skipped(*places[entry], f"entry {entry} has a usage that cannot be; it is counted nowhere")
+        for entry in aggregates_apart(check.recovery.header, check.records):
+            yield Skipped(*places[entry], f"the aggregateUsage of entry {entry} is not what its parts add up to")
 
 
 def _missing(check: Check, member: Member) -> Skipped:

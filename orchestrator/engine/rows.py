@@ -10,6 +10,7 @@ from actors.protocol.supervision import Member
 from actors.protocol.trial import GOAL_MARK
 from actors.run_time import RunTime
 from actors.tree import Tree
+from store.aggregates import aggregates
 from store.attribution import account
 from store.context import build_context
 from store.entries import (
@@ -28,7 +29,7 @@ from store.events import Place
 from store.folding import ARCHIVED
 from store.origins import RunOrigin, first_origin
 from store.records import name_given
-from store.repair import Node, admitting_entry, aggregates, is_run_open, next_run, own_children, runs
+from store.repair import Node, admitting_entry, is_run_open, next_run, own_children, runs
 from store.times import unix_s
 
 _SETTINGS = frozenset({"model_change", "thinking_level_change", "service_tier_change"})
@@ -120,7 +121,7 @@ def fill(row: Row, node: Node) -> None:
     spent = account(node.header, node.records)
     ended = runs(node.records)
     row.own, row.below = spent.own, spent.children
-    row.aggregates = aggregates(node)
+    row.aggregates = aggregates(node.header, node.records)
     for record in node.tree.own_records:
         row.origin.take(record)
     row.runs, row.outcome = next_run(node.records) - 1, ended[-1].outcome if ended else ""
