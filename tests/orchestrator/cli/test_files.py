@@ -321,6 +321,25 @@ def test_a_journal_without_its_header_is_checked_by_its_id(run: Run, forest: For
     assert "it has no header" in str(rows(result)[0]["faults"])
 
 
+def test_an_aggregate_that_does_not_add_up_is_a_finding(run: Run, forest: Forest) -> None:
+    root = forest.root("root")
+    root.prompt()
+    target = root.answer()
+    told = ChildUsageAttributedEntry(
+        target_id=target,
+        child_usage=Usage(input=5),
+        aggregate_usage=Usage(input=7),
+        origin_session_id="0198f0aa-0000-7000-8000-00000000ffff",
+        origin_entry_id="00000001",
+    )
+    entry = root.add(told)
+    root.settle()
+
+    faults = rows(run("check", "root", "--json"))[0]["faults"]
+
+    assert f"the aggregateUsage of entry {entry} is not what its parts add up to" in str(faults)
+
+
 def test_children_that_are_missing_and_crashes_are_findings(run: Run, forest: Forest) -> None:
     root = forest.root("root")
     root.prompt()
