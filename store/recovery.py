@@ -50,8 +50,8 @@ class Recovery(msgspec.Struct, frozen=True):
         """What a reader is told that is wrong, in a line."""
         if self.damage:
             first = self.damage[0]
-            places = f"{len(self.damage)} damaged places, the first at bytes {first.start} to {first.end}"
-            return f"{places}: {first.reason}"
+            more = f" ({len(self.damage)} damaged places in all)" if len(self.damage) > 1 else ""
+            return f"damage at bytes {first.start} to {first.end}: {first.reason}{more}"
         return self.refusal or (None if self.header is not None else "it has no header")
 
 

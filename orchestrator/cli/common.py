@@ -79,7 +79,8 @@ def translated() -> Iterator[None]:
     except FileNotFoundError as error:
         raise WrongUsage(f"{error.filename}: there is no such session (any more)") from error
     except OSError as error:
-        raise EngineError(str(error)) from error
+        where = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
+        raise EngineError(f"{where}{error.strerror or error}") from error
 
 
 @contextmanager

@@ -41,5 +41,7 @@ def command(is_all: bool, count: int | None, as_json: bool) -> None:
         older = plain(f"Older trees: {forest.left_out} · sapwood sessions list --limit 0", ascii=ascii)
         table = coloured(session_list(rows, now, terminal_width(160), ascii), rows)
         echo_lines([*table, older] if forest.left_out else table)
-    else:
+    elif is_all or not Forest.of(home).families:
         echo_lines(["No sessions are stored yet. Begin with: sapwood demo"])
+    else:
+        echo_lines(["All stored trees are archived: sapwood sessions list --all"])

@@ -56,17 +56,6 @@ def read_header(fs: Fs, home: Home, session_id: str) -> Header | None:
         return None
 
 
-def headers(fs: Fs, home: Home) -> Iterator[Header]:
-    """The header of every journal that has one, in the order of the ids: the oldest first."""
-    for session_id in home.session_ids():
-        try:
-            header = read_header(fs, home, session_id)
-        except OSError:
-            continue
-        if header is not None:
-            yield header
-
-
 def read_node(fs: Fs, home: Home, session_id: str) -> tuple[Node | None, str | None]:
     """One journal, and what is wrong with it, if anything is. None: it is not there, or nothing in it can be read."""
     path = home.journal_path(session_id)

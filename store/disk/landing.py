@@ -11,23 +11,14 @@ from store.disk.fs import Fs, Stat, open_own, write_whole
 from store.disk.home import Home
 from store.disk.ownership import TreeLock
 from store.entries import FRAMING
-from store.errors import BadId
 from store.frame import COMMITS, seal, seed
-from store.ids import checked_session_id
+from store.ids import is_session_id
 from store.legacy.imports import Journal
 from store.legacy.members import with_members
 from store.records import Record
 
 _WRITE_BYTES = 8 << 20
 _ON_ITS_WAY = ".importing"
-
-
-def _is_session_id(text: str) -> bool:
-    try:
-        checked_session_id(text)
-    except BadId:
-        return False
-    return True
 
 
 @attrs.define
@@ -64,7 +55,7 @@ class Landing:
         return session
 
     def _take(self, session: str) -> bool:
-        if session in self._files or not _is_session_id(session) or self._has_journal(session):
+        if session in self._files or not is_session_id(session) or self._has_journal(session):
             return False
         fd, _ = open_own(self.fs, self._aside(session), os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:

@@ -96,7 +96,7 @@ class StoredSource:
             source.index.add(source.index.count, len(body) + FRAMED_BYTES, read_head(body))
             source.lines.append(body)
         self.header = recovery.header
-        self.trouble = recovery.refusal or (recovery.damage[0].reason if recovery.damage else "")
+        self.trouble = recovery.trouble or ""
         self._salvaged = found, source
         self._indexed = None
         if self.header is None and recovery.records:

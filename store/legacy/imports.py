@@ -21,13 +21,19 @@ IMPORTED_FROM = "importedFrom"
 
 
 class ImportedFrom(Wire, frozen=True, kw_only=True):
-    """Member `importedFrom` of a header: the session as it was called there, its file, and a digest of the file's bytes."""
+    """Member `importedFrom` of a header: the session as it was called there, its file, and a digest of the file's bytes.
+
+    The last four: what its header said of its place in a tree, where that is another one here.
+    """
 
     session_id: str
     path: str
     digest: str
     version: int = VERSION
     parent_session: str | None = None
+    parent_session_id: str | None = None
+    root_session_id: str | None = None
+    rlm_depth: int | None = None
 
 
 @attrs.frozen
@@ -93,6 +99,9 @@ def _header(
         digest=arrival.source.digest,
         version=arrival.source.whole.version,
         parent_session=header.parent_session if arrival.parent is not None else None,
+        parent_session_id=header.parent_session_id if header.parent_session_id != arrival.parent else None,
+        root_session_id=header.root_session_id if header.parent_session_id != arrival.parent else None,
+        rlm_depth=header.rlm_depth if header.depth != depth else None,
     )
     changes: dict[str, Any] = {
         "id": arrival.session_id,

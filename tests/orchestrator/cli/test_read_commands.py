@@ -318,6 +318,15 @@ def test_a_long_list_is_cut_and_says_so_but_not_for_programs(forest: Forest, run
     assert names("--limit", "2", "--all") == ["gone", "s2"]
 
 
+def test_a_list_says_whether_there_is_nothing_or_nothing_but_what_is_archived(forest: Forest, run: Run) -> None:
+    assert run("sessions", "list").stdout.startswith("No sessions are stored yet.")
+
+    forest.root("gone").add(SessionStateEntry(state={"status": "archived"}))
+
+    assert run("sessions", "list").stdout == "All stored trees are archived: sapwood sessions list --all\n"
+    assert run("sessions", "list", "--json").stdout == "[]\n"
+
+
 @pytest.mark.parametrize(("begun", "offered"), [("", ["billing", "$other"]), ("bil", ["billing"]), ("x", [])])
 def test_the_shell_completes_what_sessions_are_called(
     begun: str, offered: list[str], forest: Forest, monkeypatch: pytest.MonkeyPatch

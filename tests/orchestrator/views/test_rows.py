@@ -199,7 +199,7 @@ def test_damage_is_shown_on_its_session_alone(forest: Forest) -> None:
 
     assert found["invoices"].state.word == "damaged"
     assert found["invoices"].activity is not None
-    assert "damaged places" in found["invoices"].activity.label
+    assert "damage at bytes" in found["invoices"].activity.label
     assert found["port-billing"].state.word == "completed"
     assert found["port-billing"].issues == 2
 

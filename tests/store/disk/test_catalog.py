@@ -170,7 +170,7 @@ def test_what_cannot_be_read_whole_is_listed_with_what_is_wrong(forest: Forest, 
         name: found[name].trouble for name in (damaged.id, headless.id, "empty-one", "linked-one", "closed-one")
     }
     assert all(troubles.values())
-    assert "1 damaged places" in troubles[damaged.id]
+    assert "damage at bytes" in troubles[damaged.id]
     assert "no header" in troubles["empty-one"]
     assert "regular file" in troubles["linked-one"]
     assert "Permission denied" in troubles["closed-one"]

@@ -5,18 +5,21 @@ import itertools
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from store.attribution import account
 from store.disk.forest import StoredTree, read_tree
 from store.disk.fs import Fs, RealFs
 from store.disk.home import Home
-from store.disk.importing import Imported
+from store.disk.importing import Imported, header_line
 from store.disk.journal import Journal, read_journal
 from store.disk.ownership import TreeLock
 from store.entries import ChildSettledEntry, ChildSpawnedEntry
 from store.legacy.family import Source
+from store.legacy.imports import imported_from
 from store.legacy.read import read_legacy
+from store.wire import encode
 from tests.faulty_fs import FaultyFs, PowerLoss
 from tests.imported import NESTED, SINCE, bring, exported, file, stored, text
 from tests.plain import HEADER, SESSION, A, B, C
@@ -94,6 +97,20 @@ def test_a_child_alone_is_a_root_with_another_id(home: Home) -> None:
     header = read_tree(home.fs, home, imported.session_id).nodes[imported.session_id].header
     assert imported.session_id != source.header.id
     assert (header.parent_session_id, header.root_session_id, header.depth) == (None, None, 0)
+    origin = imported_from(header_line(home.fs, home, imported.session_id))
+    assert origin is not None
+    assert (origin.session_id, origin.rlm_depth) == (source.header.id, 1)
+
+
+def test_where_a_child_alone_stood_in_its_tree_is_kept(home: Home) -> None:
+    place = {"parentSessionId": "0198f0aa-above", "rootSessionId": "0198f0aa-top", "rlmDepth": 2}
+    head = {"type": "session", "version": 3, "id": "0198f0aa-child", "timestamp": "", "cwd": "/w", **place}
+
+    (imported,) = bring(home, text(encode(head).decode()))
+
+    header = header_line(home.fs, home, imported.session_id)
+    assert msgspec.json.decode(header)["importedFrom"].items() >= place.items()
+    assert msgspec.json.decode(header)["rlmDepth"] == 0
 
 
 def test_a_tree_of_ours_comes_back_under_new_ids_and_owns_no_session_of_another(tmp_path: Path, home: Home) -> None:
