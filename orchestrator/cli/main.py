@@ -16,6 +16,16 @@ from orchestrator.views.text import sanitize_terminal
 
 COMMANDS = {
     "run": ("orchestrator.cli.run", "Run a tree of agents until it is quiet (what sapwood does without a command)."),
+    "attach": ("orchestrator.cli.attach:attach", "Look at one session as it works, and talk to it."),
+    "spawn": ("orchestrator.cli.talk:spawn", "Give a session a child, wherever it is at work."),
+    "send": ("orchestrator.cli.talk:send", "Give a session a prompt."),
+    "steer": ("orchestrator.cli.talk:steer", "Tell a session something before its next step."),
+    "abort": ("orchestrator.cli.talk:abort", "End what a session does."),
+    "stop": ("orchestrator.cli.talk:stop", "End a session."),
+    "compact": ("orchestrator.cli.talk:compact", "Summarise what a session holds."),
+    "serve": ("orchestrator.cli.serve:serve", "The resident host: trees that outlive their terminals."),
+    "status": ("orchestrator.cli.serve:status", "Which hosts run, and what they are at."),
+    "shutdown": ("orchestrator.cli.serve:shutdown", "End the resident host."),
     "agents": ("orchestrator.cli.agents", "The agents view: the trees of sessions, one row each."),
     "dashboard": ("orchestrator.cli.dashboard", "The agents in a browser, live, with what can be done to them."),
     "usage": ("orchestrator.cli.usage", "Own and total tokens and cost, per session of a tree."),

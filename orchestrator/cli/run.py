@@ -11,6 +11,7 @@ import msgspec
 
 from orchestrator.cli.common import home_from_env, newest_root, options_of, session_named
 from orchestrator.cli.declared import as_declared
+from orchestrator.cli.detaching import detach
 from orchestrator.cli.stdout import drop_stdout, leave
 from orchestrator.dialects.projection import Projection
 from orchestrator.engine.config import load_config
@@ -62,6 +63,9 @@ _output = options_of(
     click.option("-p", "--print", "is_print", is_flag=True, help="Accepted for people who are used to it."),
     click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the last answer there, too."),
     click.option("-q", "--quiet", is_flag=True, help="No progress on stderr."),
+    click.option(
+        "--detach", is_flag=True, help="Hand the work to the resident host, which is started if need be, and return."
+    ),
 )
 _model = options_of(
     click.option("-m", "--model", envvar="SAPWOOD_MODEL", metavar="PROVIDER/ID[:THINKING]", help="The model."),
@@ -187,6 +191,7 @@ def command(prompt: tuple[str, ...], **options: Any) -> None:
       sapwood run -c "And now the tests"
       sapwood run --tree release.toml
       sapwood run --gate "make check" "Mend the failing tests"
+      sapwood run --detach "Port the billing module"
       sapwood run --resume release          # after a crash: with all that was interrupted
       sapwood run --mode json "List files" | jq -c 'select(.type == "message_end")'
       echo '{"type":"get_state"}' | sapwood run --mode rpc
@@ -198,6 +203,9 @@ def command(prompt: tuple[str, ...], **options: Any) -> None:
         config = load_config(home.config_path, folder)
         models = Models(config, os.environ, folder, options["api_key"])
         job = _job(prompt, options, home, folder, models)
+        if options["detach"]:
+            detach(job, home, options)
+            sys.exit(0)
         progress = watched(job, is_quiet=options["quiet"])
         if options["mode"] == "rpc":
             ended = run_rpc(job, home, models)

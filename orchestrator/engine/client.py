@@ -179,6 +179,7 @@ class HostInfo:
     pid: int
     version: str
     roots: tuple[str, ...]
+    is_resident: bool = False
 
 
 async def hosts(home: Home) -> list[HostInfo]:
@@ -192,7 +193,8 @@ async def hosts(home: Home) -> list[HostInfo]:
                     told = await client.call({"type": "hello"})
             except (HostGone, CommandFailed, msgspec.DecodeError):
                 return
-            found.append(HostInfo(path, told["hostId"], told["pid"], told["version"], tuple(told["roots"])))
+            host = told["hostId"], told["pid"], told["version"], tuple(told["roots"]), told["resident"]
+            found.append(HostInfo(path, *host))
 
     there = places(home)
     async with trio.open_nursery() as nursery:

@@ -2,6 +2,8 @@
 
 EngineError        status 1
 ├── WrongUsage     status 2: a flag, a value, a model, a session that is not there
+│   ├── NoKey      a provider's key, and where it was looked for
+│   └── NothingLeft  a stored tree was to go on, and was not interrupted
 └── NotOurs        status 4: another process owns the tree, or its journal is damaged
 """
 
@@ -16,6 +18,14 @@ class WrongUsage(EngineError):
     """What was asked cannot be done as it was asked."""
 
     status = 2
+
+
+class NoKey(WrongUsage):
+    """A provider cannot be called."""
+
+
+class NothingLeft(WrongUsage):
+    """There is nothing to go on with."""
 
 
 class NotOurs(EngineError):

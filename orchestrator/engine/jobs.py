@@ -25,12 +25,15 @@ class Jobs:
     home: Home
     environ: Mapping[str, str]
 
-    def stored(self, root_id: str) -> tuple[Job, Models]:
-        """Go on with a stored tree, with the model that it had. Raises WrongUsage; OSError."""
+    def stored(self, root_id: str, *, goes_on: bool = False) -> tuple[Job, Models]:
+        """Go on with a stored tree, with the model that it had. `goes_on`: with what was interrupted, at once.
+
+        Raises WrongUsage; OSError.
+        """
         header = read_header(self.home.fs, self.home, root_id)
         folder = Path("/") if header is None else Path(header.cwd)
         config, models = self._models(folder)
-        return self._job(folder, config, session=root_id), models
+        return attrs.evolve(self._job(folder, config, session=root_id), prompt=None if goes_on else ""), models
 
     def new(
         self,

@@ -14,7 +14,7 @@ from actors.protocol.model import Model, ModelFailure, ModelInfo
 from actors.protocol.tools import ModelRow
 from orchestrator.engine.catalogue import Catalogue
 from orchestrator.engine.config import Config, CostConfig, ModelConfig, ProviderConfig
-from orchestrator.engine.errors import WrongUsage
+from orchestrator.engine.errors import NoKey, WrongUsage
 from orchestrator.providers.post import HttpLimits
 from orchestrator.providers.quirks import quirks_of
 from orchestrator.providers.scripted import BadScript, Script, ScriptedModel
@@ -218,7 +218,7 @@ class Models:
         key = self._key(provider, config, known)
         if key is None and (_names_key(config) or (known.key_env is not None and base_url == known.base_url)):
             variables = dict.fromkeys(filter(None, (config.api_key_env, known.key_env)))
-            raise WrongUsage(
+            raise NoKey(
                 f"no key for {provider}: looked for {', '.join([*variables, '--api-key'])} and [providers.{provider}]"
             )
         return self._providers.setdefault(provider, Reached(provider, config.api or known.api, config, base_url, key))

@@ -90,8 +90,6 @@ class OneShot:
             now = unix_ms(self.host.clock.now())
             first.append(Prompt(f"prompt:{now}", self.job.prompt, origin="spawn_task"))
         async with planted.alive(*first):
-            if self.job.prompt is None:
-                planted.tree.take_up(planted.ground.unfinished)
             await planted.tree.quiet()
 
 

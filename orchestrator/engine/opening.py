@@ -10,7 +10,7 @@ import attrs
 
 from actors.flusher import JournalLike
 from actors.protocol.resume import unfinished
-from orchestrator.engine.errors import NotOurs, WrongUsage
+from orchestrator.engine.errors import NothingLeft, NotOurs, WrongUsage
 from orchestrator.engine.job import Job
 from store.disk.drawn import new_id
 from store.disk.forest import decoded, read_header
@@ -148,7 +148,7 @@ def open_ground(job: Job, home: Home, clock: Callable[[], float]) -> Ground:
     with closed_on_error(owned):
         owned.load(goes_on=job.prompt is None)
         if job.prompt is None and not owned.unfinished:
-            raise WrongUsage(f"session {name} was not interrupted, so that nothing is left to do; give it a prompt")
+            raise NothingLeft(f"session {name} was not interrupted, so that nothing is left to do; give it a prompt")
     return owned
 
 

@@ -104,9 +104,14 @@ class Planted:
 
     @asynccontextmanager
     async def alive(self, *first: Command) -> AsyncIterator[None]:
-        """The tree takes work while this is open: these commands for its root, then what came for it before, then the rest."""
+        """The tree takes work while this is open: these commands for its root, then what came for it before, then the rest.
+
+        One that was interrupted goes on, where the job says no more than that.
+        """
         try:
             async with self.tree.alive():
+                if self.job.prompt is None:
+                    self.tree.take_up(self.ground.unfinished)
                 for command in first:
                     self.tree.tell(command)
                 early, self._early = self._early, []

@@ -139,7 +139,7 @@ def _state(fs: Fs, owner: Owner) -> Literal["alive", "dead", "unknown"]:
     # Containers may share the host's name and boot, but not its pids.
     if owner.space != here.space or owner.start is None or here.start is None:
         return "unknown"
-    return "alive" if _start_of(fs, owner.pid) == owner.start else "dead"
+    return "alive" if start_of(fs, owner.pid) == owner.start else "dead"
 
 
 def _this_process(fs: Fs, since: str, epoch: int) -> Owner:
@@ -147,7 +147,7 @@ def _this_process(fs: Fs, since: str, epoch: int) -> Owner:
     boot = _system_text(fs, _PROC / "sys/kernel/random/boot_id")
     return Owner(
         pid=pid,
-        start=_start_of(fs, pid),
+        start=start_of(fs, pid),
         space=_pid_space(fs),
         boot=boot.strip() if boot else None,
         host=os.uname().nodename,
@@ -156,7 +156,7 @@ def _this_process(fs: Fs, since: str, epoch: int) -> Owner:
     )
 
 
-def _start_of(fs: Fs, pid: int) -> int | None:
+def start_of(fs: Fs, pid: int) -> int | None:
     """When a process started; None if there is none, or only a zombie is left. Source: proc(5), /proc/pid/stat."""
     text = _system_text(fs, _PROC / str(pid) / "stat")
     # Field 2, the command's name in parentheses, may hold anything: count from the last parenthesis, field 3 on.

@@ -6,6 +6,7 @@ import struct
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from pathlib import Path
 
 import attrs
 import trio
@@ -32,6 +33,7 @@ class Endpoint:
     desk: Desk
     environ: Mapping[str, str]
     trouble: str | None = None
+    socket: Path | None = None
     _connections: dict[Outgoing, trio.CancelScope] = attrs.field(factory=dict)
     _nobody: trio.Event = attrs.field(factory=trio.Event)
 
@@ -43,6 +45,7 @@ class Endpoint:
             yield
             return
         place, listener = made
+        self.socket = place.socket
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.serve_listeners, self._serve, [listener])
             try:

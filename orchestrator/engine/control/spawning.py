@@ -11,7 +11,7 @@ from actors.receipts import Ask
 from orchestrator.engine.control import requests
 from orchestrator.engine.control.answers import Data, Refused
 from orchestrator.engine.control.mailing import Mailing
-from orchestrator.engine.errors import EngineError
+from orchestrator.engine.errors import EngineError, NoKey
 from orchestrator.engine.keeper import Keeper
 from orchestrator.engine.planted import Planted
 from orchestrator.engine.toolset import chosen_tools
@@ -63,6 +63,8 @@ def spawn_root(keeper: Keeper, command: requests.Spawn) -> Callable[[], Awaitabl
             tools=_tools(command.tools),
             limits=command.limits,
         )
+    except NoKey as error:
+        raise Refused("no_key", str(error)) from error
     except (EngineError, StoreError, OSError) as error:
         raise Refused("not_begun", str(error)) from error
     mailing = Mailing(planted, planted.tree.root)

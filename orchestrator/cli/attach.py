@@ -1,0 +1,114 @@
+"""`sapwood attach`: the text of one session as it streams; what is typed goes to it."""
+
+import os
+import sys
+from typing import Any
+
+import click
+import msgspec
+import trio
+
+from orchestrator.cli.common import home_from_env, told
+from orchestrator.cli.live import Reached, in_loop, reached
+from orchestrator.cli.stdout import leave
+from orchestrator.engine.control.lines import LineReader, TooLong
+from orchestrator.engine.errors import EngineError, WrongUsage
+from orchestrator.engine.rpc import read_input
+from orchestrator.engine.stdout import hold_standard_descriptors
+from orchestrator.views.attached import AttachedText
+from orchestrator.views.text import safe_lines
+from store.events import AgentSettled, read_line
+
+
+@click.command()
+@click.argument("session")
+@click.option("--follow-up", "is_follow_up", is_flag=True, help="What is typed waits for the end of what is at work.")
+@told
+def attach(session: str, is_follow_up: bool) -> None:
+    """Look at one session as it works, and talk to it: a typed line is heard before its next step.
+
+    A line that begins with > waits for the end of what is at work. !CMD runs a command beside the session and shows it to the
+    model, !!CMD keeps it from the model. Ctrl-D leaves; the session goes on, unless nobody but this command had it at work.
+
+    \b
+      sapwood attach port-billing
+      echo "How far are you?" | sapwood attach port-billing
+    """
+    hold_standard_descriptors()
+
+    async def look() -> None:
+        async with reached(home_from_env(), session) as there:
+            await _Attached(there, "followUp" if is_follow_up else "steer").run()
+
+    try:
+        in_loop(look)
+    except BrokenPipeError:
+        leave()
+
+
+class _Attached:
+    """The two directions of a terminal. With an input that is no terminal it goes on until the session's run has ended."""
+
+    def __init__(self, there: Reached, behavior: str) -> None:
+        self.there = there
+        self.behavior = behavior
+        self.text = AttachedText()
+        self.is_quiet = trio.Event()
+
+    async def run(self) -> None:
+        await self.there.call("subscribe")
+        state = await self.there.call("get_state")
+        if not state["isStreaming"]:
+            self.is_quiet.set()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._show, nursery.cancel_scope)
+            await self._hear_input()
+            if not os.isatty(0):
+                await self.is_quiet.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _show(self, all_of_it: trio.CancelScope) -> None:
+        async for line in self.there.client.lines():
+            if line.startswith(b'{"type":"gap"'):
+                self._write(self.text.missed(msgspec.json.decode(line)["missed"]))
+                continue
+            try:
+                tags, event = read_line(line)
+            except msgspec.DecodeError:
+                continue
+            if tags.session_id == self.there.session_id:
+                self._write(self.text.take(event))
+                if isinstance(event, AgentSettled):
+                    self.is_quiet.set()
+        click.echo("sapwood: the host has ended", err=True)
+        all_of_it.cancel()
+
+    def _write(self, text: str) -> None:
+        if text:
+            click.echo(text.encode(sys.stdout.encoding or "utf-8", "replace"), nl=False)
+
+    async def _hear_input(self) -> None:
+        reader = LineReader()
+        while data := await read_input(0):
+            for line in reader.feed(data):
+                if not isinstance(line, TooLong) and line.strip():
+                    await self._say(line.decode("utf-8", "replace").strip())
+
+    async def _say(self, line: str) -> None:
+        try:
+            if line.startswith("!"):
+                await self._bash(line.removeprefix("!"))
+            else:
+                waits = line.startswith(">")
+                behavior = "followUp" if waits else self.behavior
+                self.is_quiet = trio.Event()
+                await self.there.call("prompt", message=line.removeprefix(">").strip(), streamingBehavior=behavior)
+        except EngineError as error:
+            click.echo("sapwood: " + "\n".join(safe_lines(str(error))), err=True)
+
+    async def _bash(self, command: str) -> None:
+        is_excluded = command.startswith("!")
+        members: dict[str, Any] = {"command": command.removeprefix("!").strip(), "excludeFromContext": is_excluded}
+        if not members["command"]:
+            raise WrongUsage("expected a command behind !")
+        await self.there.call("bash", **members)

@@ -1,0 +1,89 @@
+"""`sapwood run --detach`: hand the work to the resident host. The folder goes with it, and never a key."""
+
+import os
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from orchestrator.cli.common import echo_json, echo_lines
+from orchestrator.cli.live import in_loop, reached, said
+from orchestrator.engine.client import Client
+from orchestrator.engine.errors import WrongUsage
+from orchestrator.engine.job import Job
+from orchestrator.engine.resident import started
+from store.disk.home import Home
+from store.ids import short
+
+# What a host can be told. Everything else it takes from the configuration files of the home and of the folder.
+_PASSED = frozenset(
+    {
+        "prompt",
+        "detach",
+        "cwd",
+        "name",
+        "model",
+        "provider",
+        "thinking",
+        "tools",
+        "no_tools",
+        "max_depth",
+        "max_children",
+        "max_live_children",
+        "max_turns",
+        "max_cost",
+        "max_tokens",
+        "timeout",
+        "mode",
+        "is_json",
+        "quiet",
+        "is_print",
+        "is_continue",
+        "resume",
+        "session",
+    }
+)
+_COUNTS = ("max_depth", "max_children", "max_live_children", "max_turns")
+
+
+def detach(job: Job, home: Home, options: dict[str, Any]) -> None:
+    """Start the resident host if there is none, give it the job, and say how to follow it. Raises EngineError."""
+    context = click.get_current_context()
+    lost = [name for name in options if name not in _PASSED and _is_given(context, name)]
+    if lost:
+        names = ", ".join(each.opts[0] for each in context.command.params if each.name in lost)
+        raise WrongUsage(f"{names} cannot be passed with --detach; say it in {home.config_path}")
+    if not isinstance(job.prompt, str) or not job.prompt:
+        raise WrongUsage("--detach needs a prompt, and it has to be text")
+    session_id = in_loop(lambda: _handed_over(job, home, options))
+    if job.is_json:
+        echo_json({"sessionId": session_id})
+    else:
+        echo_lines([f"{session_id}   follow it: sapwood attach {short(session_id)}"])
+
+
+def _is_given(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+async def _handed_over(job: Job, home: Home, options: dict[str, Any]) -> str:
+    if job.session is not None:
+        async with reached(home, job.session, detaches=True) as there:
+            await there.call("prompt", message=job.prompt, streamingBehavior="followUp")
+            return there.session_id
+    host = await said(started(home, os.environ))
+    limits = {name: float(options[name]) for name in _COUNTS if options[name] is not None}
+    if job.timeout_s is not None:
+        limits["timeout_s"] = job.timeout_s
+    members = {
+        "cwd": str(job.cwd),
+        "prompt": job.prompt,
+        "name": job.name,
+        "model": job.model,
+        "thinking": job.thinking,
+        "tools": job.tools,
+        "limits": {**limits, **job.budgets},
+    }
+    async with await said(Client.connect(host.path)) as client:
+        given = {name: value for name, value in members.items() if value is not None}
+        return str((await said(client.call({"type": "spawn", **given})))["sessionId"])

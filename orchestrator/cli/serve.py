@@ -1,0 +1,120 @@
+"""`sapwood serve`, `status` and `shutdown`: the resident host."""
+
+import os
+import sys
+
+import click
+import trio
+
+from orchestrator.cli.common import echo_json, echo_lines, home_from_env, told
+from orchestrator.engine.client import Client, CommandFailed, HostGone, HostInfo, hosts
+from orchestrator.engine.errors import EngineError
+from orchestrator.engine.host import hosting
+from orchestrator.engine.resident import Resident, ended, resident_of
+from orchestrator.engine.stdout import hold_standard_descriptors
+from orchestrator.views.text import one_line, safe_lines
+from store.disk.home import Home
+from store.ids import short
+
+PATIENCE_S = 30.0
+
+
+@click.command()
+@told
+def serve() -> None:
+    """Keep trees running when their terminals are gone. Ctrl-C or `sapwood shutdown` ends it.
+
+    \b
+      sapwood serve
+      nohup sapwood serve &
+    """
+    hold_standard_descriptors()
+    home = home_from_env()
+
+    def say(text: str) -> None:
+        click.echo("sapwood: " + "\n".join(safe_lines(text)), err=True)
+
+    try:
+        sys.exit(hosting(home, Resident(home, os.environ, say).run))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@told
+def status(as_json: bool) -> None:
+    """Which hosts run here, the resident one first, and what they are at.
+
+    \b
+      sapwood status
+      sapwood status --json
+    """
+    home = home_from_env()
+    found = trio.run(_seen, sorted(trio.run(hosts, home), key=lambda host: not host.is_resident))
+    if as_json:
+        echo_json(found)
+        return
+    lines = [_line(host) for host in found] or ["No host is running.", "sapwood serve    or    sapwood run --detach …"]
+    echo_lines(one_line(line) for line in lines)
+
+
+def _line(host: dict[str, object]) -> str:
+    kind = "resident" if host["resident"] else "run"
+    working = f"{host['working']} of {host['sessions']} sessions at work"
+    roots = host["roots"]
+    names = ", ".join(short(root) for root in roots) if isinstance(roots, list) else ""
+    return f"{kind:<8}  pid {host['pid']:<8}  {working:<28}  {names}"
+
+
+async def _seen(found: list[HostInfo]) -> list[dict[str, object]]:
+    shown: list[dict[str, object]] = []
+    for host in found:
+        try:
+            async with await Client.connect(host.path) as client:
+                rows = (await client.call({"type": "list_sessions"}))["rows"]
+        except (HostGone, CommandFailed):
+            continue
+        shown.append(
+            {
+                "hostId": host.host_id,
+                "pid": host.pid,
+                "version": host.version,
+                "resident": host.is_resident,
+                "path": str(host.path),
+                "roots": list(host.roots),
+                "sessions": len(rows),
+                "working": sum(row["status"] not in {"idle", "archived"} for row in rows),
+            }
+        )
+    return shown
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@told
+def shutdown(as_json: bool) -> None:
+    """End the resident host. Trees that run are stopped and written down.
+
+    \b
+      sapwood shutdown
+    """
+    host = trio.run(_shut, home_from_env())
+    if as_json:
+        echo_json({"pid": host.pid, "hostId": host.host_id})
+    else:
+        echo_lines([f"The resident host (pid {host.pid}) has ended."])
+
+
+async def _shut(home: Home) -> HostInfo:
+    host = await resident_of(home)
+    if host is None:
+        raise EngineError("no resident host is running; `sapwood status` shows what is")
+    try:
+        async with await Client.connect(host.path) as client:
+            await client.call({"type": "shutdown"})
+    except HostGone:
+        pass
+    if not await ended(home, host, PATIENCE_S):
+        raise EngineError(f"the resident host (pid {host.pid}) was told to end, and has not within {PATIENCE_S:.0f} s")
+    return host

@@ -1,0 +1,154 @@
+"""Trees that a host keeps at hand: opened on demand, let go of when they are of no use, and none the end of another."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+import trio.lowlevel
+
+from actors.holder import Holder
+from orchestrator.engine.client import Client, CommandFailed
+from orchestrator.engine.control.desk import Desk
+from orchestrator.engine.control.endpoint import Endpoint
+from orchestrator.engine.host import Host
+from orchestrator.engine.jobs import Jobs
+from orchestrator.engine.keeper import Keeper
+from tests.orchestrator.engine.control.live import PATIENCE_S, home_at, lines_until
+
+ECHO = '[[reply]]\ntext = "said: {{last}}"\n'
+
+
+@asynccontextmanager
+async def keeping(root: Path, idle_s: float = float("inf")) -> AsyncIterator[tuple[Host, Client]]:
+    """A host that opens what it is asked for, and a client of it."""
+    (root / "work").mkdir(exist_ok=True)
+    (root / "work" / "echo.toml").write_text(ECHO)
+    host = Host(home_at(root / "home"))
+    with trio.fail_after(PATIENCE_S):
+        async with host.working(), trio.open_nursery() as nursery:
+            keeper = Keeper(host, Jobs(host.home, {"PATH": "/usr/bin:/bin"}), nursery, idle_s)
+            endpoint = Endpoint(Desk(host, keeper=keeper), {})
+            async with endpoint.open():
+                assert endpoint.socket is not None
+                async with await Client.connect(endpoint.socket) as client:
+                    yield host, client
+                host.leave("the test is over")
+                await host.rested()
+            nursery.cancel_scope.cancel()
+
+
+async def begin(client: Client, root: Path, prompt: str = "hello", **members: object) -> str:
+    told = {"type": "spawn", "cwd": str(root / "work"), "prompt": prompt, "model": "scripted/echo.toml", **members}
+    return str((await client.call(told))["sessionId"])
+
+
+async def test_roots_begin_and_stored_ones_are_opened_by_the_first_command_for_them(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as (host, client):
+        await client.call({"type": "subscribe"})
+        session = await begin(
+            client, tmp_path, name="one", limits={"max_turns": 5, "max_tokens": 1000, "timeout_s": 60}
+        )
+        await lines_until(client, "agent_settled")
+        planted = host.trees[session]
+        assert (planted.job.limits.max_turns, planted.job.budgets["max_tokens"], planted.job.name) == (5, 1000, "one")
+    async with keeping(tmp_path) as (host, client):
+        assert host.trees == {}
+        entries = await client.call({"type": "get_entries", "sessionId": session})
+        assert list(host.trees) == [session]
+        assert [entry["type"] for entry in entries["entries"]].count("run_settled") == 1
+        await client.call({"type": "subscribe"})
+        for _ in range(2):
+            await client.call({"type": "prompt", "sessionId": session, "message": "again"})
+            await lines_until(client, "agent_settled")
+
+
+@pytest.mark.parametrize(
+    ("members", "code"),
+    [
+        ({"cwd": "relative"}, "wrong_shape"),
+        ({"cwd": "/no/such/folder"}, "not_begun"),
+        ({"prompt": " "}, "wrong_shape"),
+        ({"model": "scripted/none.toml"}, "not_begun"),
+        ({"limits": {"max_wives": 3}}, "not_begun"),
+        ({"tools": ["rm"]}, "wrong_shape"),
+        ({"model": "openai/gpt-4o"}, "no_key"),
+    ],
+)
+async def test_a_root_that_cannot_be_is_refused_and_leaves_nothing(
+    tmp_path: Path, members: dict[str, object], code: str
+) -> None:
+    async with keeping(tmp_path) as (host, client):
+        told = {
+            "type": "spawn",
+            "cwd": str(tmp_path / "work"),
+            "prompt": "go",
+            "model": "scripted/echo.toml",
+            **members,
+        }
+        with pytest.raises(CommandFailed) as caught:
+            await client.call(told)
+        assert caught.value.code == code
+        assert host.trees == {}
+        assert (
+            not list((tmp_path / "home" / "sessions").glob("*")) if (tmp_path / "home" / "sessions").exists() else True
+        )
+
+
+@pytest.mark.parametrize("session", ["nobody-here", "../../etc/passwd", "a/b", "", "x" * 5000])
+async def test_a_session_that_is_not_there_is_refused(tmp_path: Path, session: str) -> None:
+    async with keeping(tmp_path) as (host, client):
+        with pytest.raises(CommandFailed) as caught:
+            await client.call({"type": "prompt", "sessionId": session, "message": "hi"})
+        assert caught.value.code in {"unknown_session", "no_session", "not_ours"}
+        assert host.trees == {}
+
+
+async def test_a_tree_that_breaks_is_not_the_end_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with keeping(tmp_path) as (host, client):
+        await client.call({"type": "subscribe"})
+        good = await begin(client, tmp_path)
+        await lines_until(client, "agent_settled")
+        bad = await begin(client, tmp_path)
+        await lines_until(client, "agent_settled")
+        run = Holder.run
+
+        async def broken(holder: Holder) -> None:
+            if holder.row.id == bad:
+                raise ZeroDivisionError("a bug")
+            await run(holder)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Holder, "run", broken)
+            with pytest.raises(CommandFailed):
+                await client.call({"type": "abort_bash", "sessionId": "nobody-here"})
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ignored, client, {"type": "prompt", "sessionId": bad, "message": "again"})
+                lines = await lines_until(client, "diagnostic")
+                nursery.cancel_scope.cancel()
+        assert ("crash", bad) in [(line.get("code"), line["sessionId"]) for line in lines]
+        while bad in host.trees:
+            await trio.lowlevel.checkpoint()
+        await client.call({"type": "subscribe", "types": ["agent_settled"]})
+        for session in (good, bad):
+            await client.call({"type": "prompt", "sessionId": session, "message": "go on"})
+            assert (await lines_until(client, "agent_settled"))[-1]["sessionId"] == session
+
+
+async def ignored(client: Client, command: dict[str, object]) -> None:
+    try:
+        await client.call(command)
+    except CommandFailed:
+        pass
+
+
+async def test_a_tree_without_work_is_let_go_of_and_comes_back_when_it_is_needed(tmp_path: Path) -> None:
+    async with keeping(tmp_path, idle_s=0.05) as (host, client):
+        session = await begin(client, tmp_path)
+        while host.trees:
+            await trio.lowlevel.checkpoint()
+        await client.call({"type": "prompt", "sessionId": session, "message": "again"})
+        assert list(host.trees) == [session]
+        while host.trees:
+            await trio.lowlevel.checkpoint()

@@ -1,0 +1,211 @@
+"""The resident host and the commands that talk to sessions in other processes: real processes, real signals."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from store.attribution import account
+from tests.orchestrator.engine.processes import Desk, Done, Running, desk_at, living, marked_sleep, until
+
+ECHO = """
+[[reply]]
+last = "^ask again"
+usage = { input = 5, output = 2 }
+text = "asked again"
+
+[[reply]]
+usage = { input = 3, output = 2 }
+text = "said: {{last}}"
+"""
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with desk_at(tmp_path) as desk:
+        yield desk
+        for pid in hosts_of(desk):
+            os.kill(pid, signal.SIGKILL)
+
+
+def hosts_of(desk: Desk) -> list[int]:
+    """Hosts that a command has started in the background, and this test has not ended."""
+    started = {running.pid for running in desk.started}
+    places = (desk.home / "run").glob("*.sock") if (desk.home / "run").exists() else ()
+    pids = {int(place.name.partition("-")[0]) for place in places}
+    return [pid for pid in pids - started if Path(f"/proc/{pid}").exists()]
+
+
+def serve(desk: Desk) -> Running:
+    running = desk.start("serve")
+    until(lambda: "serves" in running.err.read_text(), "a host that serves")
+    return running
+
+
+def json_of(done: Done) -> Any:
+    assert done.status == 0, done.err
+    return msgspec.json.decode(done.out)
+
+
+def sleeper(command: str, effect: str = "true") -> str:
+    """A root that leaves an effect, then sleeps in a tool; when it goes on it says so."""
+    return (
+        f'[[reply]]\nlast = "^go$"\nusage = {{ input = 5, output = 2 }}\n[[reply.tool]]\nname = "bash"\n'
+        f'arguments = {{ command = "{effect}; {command}", timeout_s = 1000 }}\n{ECHO}'
+    )
+
+
+def hand_over(desk: Desk, script: str, prompt: str, *words: str) -> str:
+    return str(json_of(desk.run("run", "--detach", "--json", "-m", desk.script(script), *words, prompt))["sessionId"])
+
+
+def rows(desk: Desk) -> dict[str, dict[str, Any]]:
+    return {row["sessionId"]: row for row in json_of(desk.run("agents", "--all", "--json"))}
+
+
+def until_settled(desk: Desk, session: str, runs: int = 1) -> None:
+    until(lambda: desk.journals().get(session, b"").count(b'"type":"run_settled"') >= runs, "the end of a run")
+
+
+def test_a_host_serves_is_seen_and_ends_when_it_is_told(desk: Desk) -> None:
+    running = serve(desk)
+    (host,) = json_of(desk.run("status", "--json"))
+    assert (host["pid"], host["resident"], host["sessions"]) == (running.pid, True, 0)
+    second = desk.run("serve")
+    assert (second.status, "has a resident host already" in second.err) == (4, True)
+    assert desk.run("shutdown").status == 0
+    assert running.end().status == 0
+    assert json_of(desk.run("status", "--json")) == []
+    assert desk.run("shutdown").status == 1
+    assert not list((desk.home / "run").glob("*.sock"))
+
+
+def test_work_that_is_handed_over_goes_on_without_its_terminal_and_can_be_talked_to(desk: Desk) -> None:
+    session = hand_over(desk, ECHO, "hello", "--name", "port")
+    (pid,) = hosts_of(desk)
+    until_settled(desk, session)
+    assert json_of(desk.run("send", "port", "--wait", "--json", "ask again"))["answer"] == "asked again"
+    assert rows(desk)[session]["hostPid"] == pid
+    assert desk.run("shutdown").status == 0
+    tree = desk.tree(session)
+    assert (tree.unrepaired, tree.liveness.state) == (0, "dead")
+    assert account(tree.nodes[session].header, tree.nodes[session].records).own.tokens == 12
+
+
+def test_a_key_that_the_host_lacks_is_named_before_anything_is_handed_over(desk: Desk) -> None:
+    running = serve(desk)
+    done = desk.run("run", "--detach", "-m", "openai/gpt-4o", "hi", env={"OPENAI_API_KEY": "sk-canary-1234567890"})
+    assert (done.status, done.out) == (2, b"")
+    assert "OPENAI_API_KEY" in done.err
+    assert "the host" in done.err
+    assert b"sk-canary" not in b"".join(path.read_bytes() for path in desk.home.rglob("*") if path.is_file())
+    assert "sk-canary" not in Path(f"/proc/{running.pid}/environ").read_text()
+    assert desk.journals() == {}
+    refused = desk.run("run", "--detach", "--gate", "true", "-m", desk.script(ECHO), "hi")
+    assert (refused.status, "--gate" in refused.err) == (2, True)
+
+
+def test_a_host_that_was_killed_goes_on_with_what_it_had_at_work_and_does_nothing_twice(desk: Desk) -> None:
+    command = marked_sleep()
+    first = serve(desk)
+    session = hand_over(desk, sleeper(command, "echo done >> effects"), "go", "--name", "port")
+    until(lambda: living(command), "the tool")
+    first.send(signal.SIGKILL)
+    first.end()
+    assert json_of(desk.run("status", "--json")) == []
+    assert rows(desk)[session]["status"] == "lost"
+    for pid in living(command):
+        os.kill(pid, signal.SIGKILL)
+    second = serve(desk)
+    until_settled(desk, session)
+    assert f"session {session} was interrupted, and goes on" in second.err.read_text()
+    assert (desk.folder / "effects").read_text() == "done\n"
+    row = rows(desk)[session]
+    assert (row["status"], row["outcome"], row["hostPid"]) == ("idle", "completed", second.pid)
+    assert desk.run("shutdown").status == 0
+    assert "interrupted" not in serve(desk).err.read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_it_in_order(desk: Desk, number: int) -> None:
+    command = marked_sleep()
+    running = serve(desk)
+    session = hand_over(desk, sleeper(command), "go")
+    until(lambda: living(command), "the tool")
+    running.send(number)
+    assert running.end().status == 128 + number
+    assert living(command) == set()
+    tree = desk.tree(session)
+    assert (tree.unrepaired, tree.liveness.state) == (0, "dead")
+    assert b'"outcome":"aborted"' in desk.journals()[session]
+
+
+def test_a_run_in_another_terminal_is_steered_and_aborted(desk: Desk) -> None:
+    command = marked_sleep()
+    running = desk.start("--mode", "json", "--name", "port", "-m", desk.script(sleeper(command)), "go")
+    until(lambda: living(command), "the tool")
+    told = json_of(desk.run("steer", "port", "--json", "ask again"))
+    assert told["disposition"] == "queued"
+    assert desk.run("steer", told["sessionId"][-8:], "once more").status == 0
+    assert desk.run("abort", "port").out.endswith(b"aborted\n")
+    done = running.end()
+    assert (done.status, done.faults(), living(command)) == (1, [], set())
+
+
+def test_a_stopped_tree_is_let_go_of_and_can_be_opened_elsewhere(desk: Desk) -> None:
+    serve(desk)
+    session = hand_over(desk, ECHO, "hello")
+    until_settled(desk, session)
+    held = desk.run("-r", session, "go on")
+    assert (held.status, "belongs to process" in held.err) == (4, True)
+    assert desk.run("stop", session).status == 0
+    until(lambda: json_of(desk.run("status", "--json"))[0]["roots"] == [], "a host without trees")
+    assert desk.run("-r", session, "ask again").out == b"asked again\n"
+
+
+def test_commands_become_the_host_of_a_session_that_nobody_has(desk: Desk) -> None:
+    assert desk.run("--name", "port", "-m", desk.script(ECHO), "hello").status == 0
+    assert desk.run("send", "port", "ask again").out == b"asked again\n"
+    child = json_of(desk.run("spawn", "--parent", "port", "--name", "kid", "--json", "look around"))
+    assert child["name"] == "kid"
+    assert desk.run("abort", "port").out.endswith(b"was not at work\n")
+    (root,) = [row for row in rows(desk).values() if row["depth"] == 0]
+    assert (root["descendants"], root["outcome"], root["status"]) == (1, "completed", "idle")
+    tree = desk.tree(root["sessionId"])
+    assert (tree.unrepaired, tree.liveness.state) == (0, "dead")
+    refused = desk.run("spawn", "--parent", "port", "--name", "kid", "again")
+    assert (refused.status, "kid" in refused.err) == (1, True)
+
+
+def test_who_is_not_there_is_told_as_such(desk: Desk) -> None:
+    for words in (("send", "nobody", "hi"), ("abort", "nobody"), ("attach", "nobody"), ("compact", "nobody")):
+        done = desk.run(*words)
+        assert (done.status, done.out) == (2, b""), words
+        assert "nobody" in done.err
+
+
+def test_attach_shows_the_text_and_takes_lines(desk: Desk) -> None:
+    serve(desk)
+    session = hand_over(desk, ECHO, "hello", "--name", "port")
+    until_settled(desk, session)
+    lines = b"ask again\n!echo beside; exit 3\n!!true\n"
+    done = desk.run("attach", "port", stdin=None, input=lines)
+    shown = done.out.decode()
+    assert done.status == 0
+    for line in (
+        "> ask again",
+        "asked again",
+        "$ echo beside; exit 3 (exit status 3)",
+        "beside",
+        "$ true",
+        "-- completed",
+    ):
+        assert line in shown.split("\n"), shown
+    assert b'"excludeFromContext":true' in desk.journals()[session]
+    escape = desk.run("attach", "port", stdin=None, input=b"red \x1b[31m \xe2\x80\xae text\n")
+    assert b"\x1b" not in escape.out
+    assert "\u202e" not in escape.out.decode()
