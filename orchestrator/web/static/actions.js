@@ -23,6 +23,10 @@ export class Actions {
 
   async end(verb, node) {
     if (this.isOff()) return;
+    if (verb === 'abort' && !this.forest.state(node.row).isWorking && !node.row.working) {
+      this.refused(`${node.row.name} does not run.`);
+      return;
+    }
     if (await askToEnd(verb, node, this.forest)) await this.#do(verb, node);
   }
 

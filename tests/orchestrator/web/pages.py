@@ -55,3 +55,19 @@ async def has_focus(page: Page) -> str:
         "(() => { const e = document.activeElement; return e.dataset?.key || e.getAttribute('aria-label') || e.textContent })()"
     )
     return found
+
+
+async def feed_texts(page: Page) -> list[str]:
+    """The texts of all lines that the feed shows, from top to bottom, by scrolling through it."""
+    seen: dict[int, str] = {}
+    height = await page.js("document.querySelector('.feed .view').scrollHeight")
+    for top in range(0, height + 1, 300):
+        found = await page.js(
+            f"(() => {{ const view = document.querySelector('.feed .view'); view.scrollTop = {top};"
+            " return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() =>"
+            " done([...document.querySelectorAll('.event')].map(e =>"
+            " [Math.round(e.getBoundingClientRect().y - view.getBoundingClientRect().y + view.scrollTop),"
+            " e.lastChild.textContent]))))) })()"
+        )
+        seen.update({int(y): text for y, text in found})
+    return [seen[y] for y in sorted(seen)]

@@ -15,6 +15,7 @@ from orchestrator.views.pulse import Pulse
 from orchestrator.views.rows import AgentRow, tree_rows
 from orchestrator.views.stored import Stored
 from orchestrator.web.dashboard import Dashboard
+from orchestrator.web.door import Door
 from orchestrator.web.ports import News, Order, Refused, Told
 from orchestrator.web.server import Server
 from store.times import iso
@@ -230,9 +231,10 @@ class RememberingHands:
 
 @attrs.define(eq=False)
 class Stage:
-    """A dashboard that is up."""
+    """A dashboard that is up. `port`: where it listens."""
 
     server: Server
+    port: int
     forest: ScriptedForest
     journals: StoredJournals
     hands: RememberingHands
@@ -252,18 +254,21 @@ async def stage(
     rows: Sequence[AgentRow] = (),
     home: Home | None = None,
     *,
-    port: int = 0,
+    shown_port: int | None = None,
     is_read_only: bool = False,
     others: Sequence[AgentRow] = (),
 ) -> AsyncIterator[Stage]:
-    """Up within this block."""
+    """Up within this block. `shown_port`: the one that the browser knows, where something stands in between."""
     forest, journals, hands, stop = ScriptedForest(rows, others), StoredJournals(home), RememberingHands(), trio.Event()
     dashboard = Dashboard(forest, journals, None if is_read_only else hands)
-    server = Server.bound(dashboard, port)
+    server = Server.bound(dashboard)
+    port = server.door.port
+    if shown_port is not None:
+        server.door = Door(shown_port)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(server.run, stop.wait)
         try:
-            yield Stage(server, forest, journals, hands, stop)
+            yield Stage(server, port, forest, journals, hands, stop)
         finally:
             stop.set()
 
