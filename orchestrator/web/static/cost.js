@@ -16,9 +16,11 @@ export class Cost {
   }
 
   async load(box, id) {
-    this.costs = await detail('cost', id);
     this.box = box;
-    this.#trail = [id];
+    const costs = await detail('cost', id);
+    if (this.box !== box) return;
+    this.costs = costs;
+    if (this.#trail[0] !== id) this.#trail = [id];
     this.draw();
   }
 

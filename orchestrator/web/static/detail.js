@@ -23,10 +23,14 @@ export class Detail {
     Object.assign(this, { box, forest, clock, actions, isOff, on });
     this.conversation = new Conversation();
     this.cost = new Cost({ go: on.go });
-    this.timeline = new Timeline({ go: on.go, forest, clock });
+    this.timeline = this.#newTimeline();
     this.nothing = h('div', { class: 'empty' }, 'Select an agent to see its conversation, timeline and cost.');
     this.#build();
     this.show(null);
+  }
+
+  #newTimeline() {
+    return new Timeline({ go: this.on.go, forest: this.forest, clock: this.clock });
   }
 
   #build() {
@@ -115,7 +119,7 @@ export class Detail {
     if (this.tab !== 'Conversation') put(panel, inside);
     try {
       await {
-        Overview: () => small.overview(inside, id, { go: this.on.go, show: (tab) => this.open(tab), timeline: this.timeline }),
+        Overview: () => small.overview(inside, id, { go: this.on.go, show: (tab) => this.open(tab), timeline: this.#newTimeline() }),
         Conversation: () => this.conversation.load(panel, id),
         Tools: () => small.tools(inside, id),
         Timeline: () => this.timeline.load(inside, id),

@@ -44,7 +44,7 @@ export class Feed {
 
   /** Lines as they come: of events, of gaps, of hosts that ended. */
   add(lines) {
-    const keyed = lines.map((line) => ({ ...line, key: String(++this.#key) }));
+    const keyed = lines.map((line) => ({ ...line, key: ++this.#key }));
     if (this.isPaused) {
       this.#held.push(...keyed);
       this.#head();
@@ -62,11 +62,9 @@ export class Feed {
 
   #append(lines) {
     this.#lines.push(...lines);
-    if (this.#lines.length > KEPT) {
-      const dropped = new Set(this.#lines.splice(0, this.#lines.length - KEPT).map((line) => line.key));
-      this.#shown = this.#shown.filter((line) => !dropped.has(line.key));
-    }
     this.#shown.push(...lines.filter((line) => this.#isShown(line)));
+    const dropped = this.#lines.splice(0, Math.max(0, this.#lines.length - KEPT)).at(-1);
+    if (dropped) this.#shown.splice(0, this.#shown.findLastIndex((line) => line.key <= dropped.key) + 1);
     this.isDirty = true;
   }
 

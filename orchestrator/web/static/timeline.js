@@ -25,8 +25,10 @@ export class Timeline {
   }
 
   async load(box, id, most = Infinity) {
-    this.found = await detail('timeline', id);
     Object.assign(this, { box, most });
+    const found = await detail('timeline', id);
+    if (this.box !== box) return;
+    this.found = found;
     this.draw();
   }
 
