@@ -22,6 +22,7 @@ from orchestrator.engine.one_shot import run_job
 from orchestrator.engine.prompt import piped_text, prompt_content, readable
 from orchestrator.engine.rpc import run_rpc
 from orchestrator.engine.stdout import hold_standard_descriptors
+from orchestrator.engine.telling import PiSpeech
 from orchestrator.engine.toolset import chosen_tools
 from orchestrator.views.text import safe_lines, sanitize_terminal
 from store.dialects import DIALECTS
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from orchestrator.cli.progress import Progress
 
 Configured = TypeVar("Configured", bound=msgspec.Struct)
+_SPOKEN = ("native", "pi")
 THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
 
 
@@ -51,7 +53,7 @@ _output = options_of(
         type=click.Choice(list(DIALECTS)),
         default="native",
         show_default=True,
-        help="Whose stream --mode json writes: our own, or that of a relative.",
+        help="Whose stream --mode json writes: our own, or that of a relative; pi's clients can drive --mode rpc, too.",
     ),
     click.option("--json-deltas", is_flag=True, help="With --mode json: no snapshots in message_update."),
     click.option(
@@ -208,7 +210,7 @@ def command(prompt: tuple[str, ...], **options: Any) -> None:
             sys.exit(0)
         progress = watched(job, is_quiet=options["quiet"])
         if options["mode"] == "rpc":
-            ended = run_rpc(job, home, models)
+            ended = run_rpc(job, home, models, _speech(options))
         else:
             ended = run_job(job, home, models, progress)
     except EngineError as error:
@@ -316,9 +318,14 @@ def _stream(options: dict[str, Any], is_json: bool) -> Projection:
     }
     for option in (name for name, is_given in asked.items() if is_given and not is_json):
         raise WrongUsage(f"{option} is about the stream of events; it requires --mode json")
-    if options["mode"] == "rpc" and any(asked.values()):
-        raise WrongUsage("--mode rpc speaks our own dialect, of the whole tree")
+    if options["mode"] == "rpc" and (options["dialect"] not in _SPOKEN or asked["--json-deltas"] or asked["--events"]):
+        raise WrongUsage(f"--mode rpc speaks {' and '.join(_SPOKEN)}, and each in its own way")
     return Projection.of(options["dialect"], has_deltas=options["json_deltas"], shown=options["shown"])
+
+
+def _speech(options: dict[str, Any]) -> PiSpeech | None:
+    """In whose words the client talks; None: ours."""
+    return PiSpeech() if options["dialect"] == "pi" else None
 
 
 def _over(configured: Configured, **given: Any) -> Configured:

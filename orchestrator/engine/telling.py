@@ -1,8 +1,9 @@
-"""An outlet of the stream that says it in another dialect."""
+"""Whoever hears a host in another dialect: an outlet of the stream, a client with commands of its own."""
 
 import attrs
 
 from actors.sink import Outlet
+from orchestrator.dialects.pi_rpc import PiClient, commanded, told
 from orchestrator.dialects.projection import Projection, project
 
 
@@ -27,3 +28,17 @@ class _Telling:
 
     async def wait_for_room(self) -> None:
         await self.outlet.wait_for_room()
+
+
+@attrs.define(eq=False)
+class PiSpeech:
+    """A client of pi, for `--mode rpc`."""
+
+    _client: PiClient = attrs.field(factory=PiClient)
+
+    def command(self, line: bytes) -> bytes:
+        return commanded(self._client, line)
+
+    def told(self, line: bytes) -> bytes:
+        self._client, out = told(self._client, line)
+        return out

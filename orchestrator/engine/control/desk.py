@@ -8,7 +8,7 @@ import attrs
 
 from actors.directory import Row
 from orchestrator import __version__
-from orchestrator.engine.control import changing, reading, requests, talking
+from orchestrator.engine.control import changing, facts, reading, requests, talking
 from orchestrator.engine.control.answers import Answer, Data, Refused
 from orchestrator.engine.control.outgoing import Target
 from orchestrator.engine.control.requests import Command, Request
@@ -108,6 +108,9 @@ _DOING: dict[type[Command], Doing] = {
     requests.GetMessages: reading.messages,
     requests.GetEntries: reading.entries,
     requests.GetTree: reading.tree,
+    requests.GetSessionStats: facts.session_stats,
+    requests.GetLastAssistantText: facts.last_text,
+    requests.GetForkMessages: facts.fork_messages,
     requests.SetModel: changing.set_model,
     requests.SetThinkingLevel: changing.set_thinking_level,
     requests.SetServiceTier: changing.set_service_tier,

@@ -95,6 +95,18 @@ class GetUsage(Command, frozen=True, kw_only=True, tag="get_usage"):
     """What the session and each below it spent."""
 
 
+class GetSessionStats(Command, frozen=True, kw_only=True, tag="get_session_stats"):
+    """How long the conversation is, and what it cost."""
+
+
+class GetLastAssistantText(Command, frozen=True, kw_only=True, tag="get_last_assistant_text"):
+    pass
+
+
+class GetForkMessages(Command, frozen=True, kw_only=True, tag="get_fork_messages"):
+    """What the person said, with the entries that `fork` takes."""
+
+
 class ListSessions(Command, frozen=True, kw_only=True, tag="list_sessions"):
     """The rows of all trees."""
 
@@ -203,6 +215,9 @@ Any_ = (
     | GetEntries
     | GetTree
     | GetUsage
+    | GetSessionStats
+    | GetLastAssistantText
+    | GetForkMessages
     | ListSessions
     | AbortRetry
     | Spawn

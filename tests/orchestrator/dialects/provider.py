@@ -33,7 +33,7 @@ def answer(reply: Reply) -> tuple[int, bytes, bool]:
         assert found is not None, reply.message["errorMessage"]
         return int(found[1]), _refusal(found[2]), True
     body = _ANSWERS[reply.message["api"]](reply)
-    return 200, body, not reply.is_cut and reply.message["stopReason"] != "pending"
+    return 200, body, not (reply.is_cut or reply.is_unfinished)
 
 
 def _refusal(text: str) -> bytes:
@@ -157,7 +157,7 @@ def _block_events(reply: Reply, event: Event) -> list[Event]:
 
 
 def _is_whole(reply: Reply) -> bool:
-    return reply.message["stopReason"] not in {"error", "pending"}
+    return not (reply.is_unfinished or reply.message["stopReason"] == "error")
 
 
 _ANSWERS = {"openai-completions": _completions, "anthropic-messages": _messages}
@@ -194,7 +194,7 @@ class Provider:
             await stream.send_all(head(status, content_type="application/json", content_length=str(len(told))) + told)
             return
         await stream.send_all(head(transfer_encoding="chunked") + chunked(told, is_whole=is_whole))
-        if reply.message["stopReason"] == "pending":
+        if reply.is_unfinished:
             self.silent.set()
             await trio.sleep_forever()
         if not is_whole:

@@ -29,6 +29,11 @@ class Reply:
     def is_cut(self) -> bool:
         return bool(self.message["stopReason"] == "error" and self.updates)
 
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether somebody ended it in the middle: the provider would have said more."""
+        return self.message["stopReason"] in {"pending", "aborted"}
+
 
 @attrs.frozen
 class Recording:
