@@ -11,9 +11,9 @@ from tests.orchestrator.engine.rig import Rig, home_at
 from tests.orchestrator.engine.test_crash import check_whole
 
 
-def script(cell: str) -> str:
+def script(cell: str, more: str = "") -> str:
     """The root runs this cell and then answers with what came of it; everybody else says what it was asked."""
-    return f"""
+    return f"""{more}
 [cost]
 input = 1.0
 output = 1.0
@@ -34,9 +34,9 @@ usage = {{ input = 10, output = 1 }}
 """
 
 
-def run(folder: Path, cell: str) -> tuple[Rig, str, list[dict[str, Any]]]:
+def run(folder: Path, cell: str, more: str = "") -> tuple[Rig, str, list[dict[str, Any]]]:
     """The rig, the answer of the root, and the notices that the root was given in messages."""
-    rig = Rig(home_at(folder / "home"), folder, script(cell))
+    rig = Rig(home_at(folder / "home"), folder, script(cell, more))
     ended = rig.run()
     assert (ended.status, rig.faults(ended)) == (0, [])
     nodes = read_tree(rig.home.fs, rig.home, ended.root_id).nodes
@@ -60,6 +60,31 @@ while any(agent.status == 'running' for agent in await rlm.list_subagents()):
     assert rig.tree is not None
     assert rig.tree.root.turns == 2
     assert {child.outcome for child in rig.tree.root.children} == {"completed"}
+
+
+def test_32_children_that_write_to_a_parent_busy_in_a_cell_are_heard_all_at_once(tmp_path: Path) -> None:
+    cell = """
+import asyncio
+await asyncio.gather(*[rlm(f'task {n}', name=f'c{n}') for n in range(32)])
+while any(agent.status == 'running' for agent in await rlm.list_subagents()):
+    sum(range(10_000))
+"""
+    writes = """
+[[reply]]
+depth = 1
+call = 1
+[[reply.tool]]
+name = "message_agent"
+arguments = { to = "parent", message = "from {{last}}" }
+"""
+    rig, _, told = run(tmp_path, cell, writes)
+
+    assert rig.tree is not None
+    assert rig.tree.root.turns == 2
+    messages = [details for details in told if "from" in details]
+    assert {details["from"] for details in messages} == {f"c{number}" for number in range(32)}
+    assert len(messages) == 32
+    assert len(told) == 33
 
 
 def test_64_children_of_one_cell_are_started_and_waited_for_at_once(tmp_path: Path) -> None:
