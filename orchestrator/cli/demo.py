@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from orchestrator.cli.common import home_from_env, look, stored_tree, told
-from orchestrator.cli.run import show_end, watched, work_folder
+from orchestrator.cli.ended import show_end, watched
+from orchestrator.cli.run import work_folder
 from orchestrator.engine.config import Config
 from orchestrator.engine.job import Ended, Job
 from orchestrator.engine.models import Models

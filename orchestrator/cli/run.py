@@ -1,10 +1,9 @@
 """`sapwood run`: one tree, from its prompt to its exit status."""
 
-import errno
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -12,27 +11,25 @@ import msgspec
 from orchestrator.cli.common import home_from_env, newest_root, options_of, session_named
 from orchestrator.cli.declared import as_declared
 from orchestrator.cli.detaching import detach
-from orchestrator.cli.stdout import drop_stdout, leave
+from orchestrator.cli.ended import show_end, watched, write_answer
+from orchestrator.cli.resuming import as_before
 from orchestrator.dialects.projection import Projection
 from orchestrator.engine.config import load_config
 from orchestrator.engine.errors import EngineError, WrongUsage
-from orchestrator.engine.job import DURABILITY, Ended, Job
+from orchestrator.engine.job import DURABILITY, Job
 from orchestrator.engine.models import Models
 from orchestrator.engine.one_shot import run_job
 from orchestrator.engine.prompt import piped_text, prompt_content, readable
 from orchestrator.engine.rpc import run_rpc
 from orchestrator.engine.stdout import hold_standard_descriptors
 from orchestrator.engine.telling import PiSpeech
+from orchestrator.engine.terms import is_given, terms_given
 from orchestrator.engine.toolset import chosen_tools
-from orchestrator.views.text import safe_lines, sanitize_terminal
+from orchestrator.views.text import sanitize_terminal
 from store.dialects import DIALECTS
 from store.disk.home import Home
 from store.disk.listing import place_of
 from store.messages import Visible
-from store.usage import pico_usd
-
-if TYPE_CHECKING:
-    from orchestrator.cli.progress import Progress
 
 Configured = TypeVar("Configured", bound=msgspec.Struct)
 _SPOKEN = ("native", "pi")
@@ -202,9 +199,15 @@ def command(prompt: tuple[str, ...], **options: Any) -> None:
     try:
         home = place_of(home_from_env(), options["session_dir"])
         folder = work_folder(options["cwd"])
+        stored = _stored(options, home, folder)
+        is_rpc = options["mode"] == "rpc"
+        piped = "" if is_rpc else _piped(has_prompt=bool(prompt or options["tree"]))
+        if stored is not None and not (prompt or piped.strip() or is_rpc):
+            options = as_before(home, stored, options)
+            folder = work_folder(options["cwd"])
         config = load_config(home.config_path, folder)
         models = Models(config, os.environ, folder, options["api_key"])
-        job = _job(prompt, options, home, folder, models)
+        job = _job(prompt, piped, stored, options, home, folder, models)
         if options["detach"]:
             detach(job, home, options)
             sys.exit(0)
@@ -220,7 +223,7 @@ def command(prompt: tuple[str, ...], **options: Any) -> None:
         sys.exit(130)
     if progress is not None:
         progress.final()
-    is_written = _write_answer(options["output"], ended)
+    is_written = write_answer(options["output"], ended)
     show_end(job, ended)
     sys.exit(ended.status if is_written else 1)
 
@@ -237,22 +240,22 @@ def work_folder(named: str | None) -> Path:
     return folder
 
 
-def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Path, models: Models) -> Job:
-    ways = ("is_continue", "resume", "session", "fork", "no_session")
-    chosen = [way for way in ways if options[way] not in {None, False}]
-    if len(chosen) > 1:
-        raise WrongUsage("expected at most one of -c, -r, --session, --fork, --no-session")
+def _job(
+    words: tuple[str, ...],
+    piped: str,
+    stored: str | None,
+    options: dict[str, Any],
+    home: Home,
+    folder: Path,
+    models: Models,
+) -> Job:
     is_rpc = options["mode"] == "rpc"
-    piped = "" if is_rpc else _piped(has_prompt=bool(words or options["tree"]))
     plan = None
     if options["tree"] is not None:
-        if chosen not in ([], ["no_session"]):
-            raise WrongUsage("expected --tree alone: a stored session goes on with the tree that was declared for it")
         plan, options, words = as_declared(Path(options["tree"]), options, words, piped)
         for node in plan.nodes():
             if node.model is not None:
                 models.get(node.model)
-    stored = _stored(options, home, folder)
     limits = {name: options[name] for name in ("max_depth", "max_children", "max_live_children", "max_turns")}
     has_stored = stored is not None or options["fork"] is not None
     model, thinking = models.chosen(options["model"], options["provider"], options["thinking"], has_stored=has_stored)
@@ -286,6 +289,7 @@ def _job(words: tuple[str, ...], options: dict[str, Any], home: Home, folder: Pa
         fork=session_named(home, options["fork"]).id if options["fork"] is not None else None,
         name=readable(options["name"]) if options["name"] else None,
         tree=plan,
+        terms=terms_given(options),
         tools=() if options["no_tools"] else chosen_tools(options["tools"]),
         thinking=thinking,
         system_prompt=options["system_prompt"],
@@ -316,7 +320,7 @@ def _stream(options: dict[str, Any], is_json: bool) -> Projection:
         "--json-deltas": options["json_deltas"],
         "--events": options["shown"] is not None,
     }
-    for option in (name for name, is_given in asked.items() if is_given and not is_json):
+    for option in (name for name, is_asked in asked.items() if is_asked and not is_json):
         raise WrongUsage(f"{option} is about the stream of events; it requires --mode json")
     if options["mode"] == "rpc" and (options["dialect"] not in _SPOKEN or asked["--json-deltas"] or asked["--events"]):
         raise WrongUsage(f"--mode rpc speaks {' and '.join(_SPOKEN)}, and each in its own way")
@@ -341,7 +345,12 @@ def _commands(gates: tuple[str, ...]) -> tuple[str, ...] | None:
 
 
 def _stored(options: dict[str, Any], home: Home, folder: Path) -> str | None:
-    """The id of the stored session to go on with, if one is asked for."""
+    """The id of the stored session to go on with, if one is asked for. Raises WrongUsage."""
+    ways = [way for way in ("is_continue", "resume", "session", "fork", "no_session") if is_given(options[way])]
+    if len(ways) > 1:
+        raise WrongUsage("expected at most one of -c, -r, --session, --fork, --no-session")
+    if options["tree"] is not None and ways not in ([], ["no_session"]):
+        raise WrongUsage("expected --tree alone: a stored session goes on with the tree that was declared for it")
     if options["is_continue"]:
         return newest_root(home, str(folder)).id
     named = options["resume"] if options["resume"] is not None else options["session"]
@@ -356,47 +365,3 @@ def _stored(options: dict[str, Any], home: Home, folder: Path) -> str | None:
             )
         named = path.stem
     return session_named(home, named).id
-
-
-def watched(job: Job, *, is_quiet: bool) -> "Progress | None":
-    """The live tree on stderr, for people at a terminal who asked for text."""
-    if job.is_json or is_quiet or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        return None
-    from orchestrator.cli.progress import Progress
-
-    limit_usd = job.budgets.get("max_cost")
-    return Progress(None if limit_usd is None else pico_usd(limit_usd))
-
-
-def show_end(job: Job, ended: Ended) -> None:
-    """In text mode the answer alone on stdout, if there is one; why it did not end well on stderr. Exits where stdout fails."""
-    if ended.status != 0 and ended.error:
-        click.echo(f"sapwood: {ended.outcome}: {sanitize_terminal(ended.error)}", err=True)
-    if ended.has_answer and not job.is_json:
-        try:
-            _print(ended.answer)
-        except BrokenPipeError:
-            leave()
-        except OSError as error:
-            drop_stdout()
-            click.echo(f"sapwood: stdout could not be written: {error.strerror}", err=True)
-            sys.exit(1)
-
-
-def _print(answer: str) -> None:
-    if sys.stdout is None:
-        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-    safe = "\n".join(safe_lines(answer)) if sys.stdout.isatty() else answer
-    click.echo(safe.encode(sys.stdout.encoding, "replace"))
-
-
-def _write_answer(path: str | None, ended: Ended) -> bool:
-    """False: it should be there and is not."""
-    if path is None or not ended.has_answer:
-        return True
-    try:
-        Path(path).write_text(ended.answer + "\n", "utf-8")
-    except OSError as error:
-        click.echo(f"sapwood: the answer could not be written to {path}: {error.strerror}", err=True)
-        return False
-    return True

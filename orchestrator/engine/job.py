@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import attrs
 
@@ -25,7 +25,8 @@ class Job:
     `prompt` empty: the tree waits for what it is told; None: a stored one that was interrupted goes on where it was.
     `budgets`: `max_cost` in dollars and `max_tokens` for the whole tree, `timeout_s` for this run of it.
     `stream`: how the stream is told, where it is asked for (`is_json`).
-    `tree`: what is declared of its children.
+    `tree`: what is declared of its children. `terms`: what its journal keeps of it, for one that
+    goes on after an interruption; None: what is kept there already.
     `model` None with a stored session: the one that it had. `tools` None: all. `is_kept` False: nothing is written to disk.
     """
 
@@ -46,6 +47,7 @@ class Job:
     fork: str | None = None
     name: str | None = None
     tree: TreePlan | None = None
+    terms: Mapping[str, Any] | None = None
     tools: tuple[str, ...] | None = None
     thinking: str | None = None
     system_prompt: str | None = None

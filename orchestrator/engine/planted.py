@@ -26,6 +26,7 @@ from orchestrator.engine.job import Job
 from orchestrator.engine.models import Models
 from orchestrator.engine.opening import Ground
 from orchestrator.engine.rows import goal_of, model_of, plant
+from orchestrator.engine.terms import terms_entry, terms_of
 from orchestrator.engine.toolset import all_tools
 from orchestrator.engine.windows import windows
 from orchestrator.tools.kernel.interpreter import KernelSettings
@@ -200,8 +201,10 @@ class Planted:
 
     def _founding(self, goal: str | None) -> tuple[CustomEntry, ...]:
         """What the journal of a new tree begins with."""
-        declared = () if self.declared is None else (self.declared.entry,)
-        return declared if goal is None else (*declared, goal_entry(goal, "active"))
+        declared = [] if self.declared is None else [self.declared.entry]
+        terms = [terms_entry(self.job.terms)] if self.job.terms else []
+        held_to = [] if goal is None else [goal_entry(goal, "active")]
+        return (*declared, *terms, *held_to)
 
     def _take_up(self, node: Node, *, has_new_model: bool) -> None:
         """A stored tree goes on: its rows, its journal, and what this job says anew."""
@@ -217,6 +220,8 @@ class Planted:
             outbox.append(ModelChangeEntry(provider=provider, model_id=name))
         if job.name is not None and job.name != tree.root.name:
             outbox.append(SessionInfoEntry(name=job.name))
+        if job.terms is not None and job.terms != terms_of(node.tree.own_records):
+            outbox.append(terms_entry(job.terms))
         goal = tree.supervisor.state.autonomy.goal
         if goal != goal_of(node):
             outbox.append(goal_entry(goal or "", "active" if goal else "dropped"))

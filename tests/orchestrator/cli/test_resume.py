@@ -5,6 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.cli.resuming import as_before
+from orchestrator.engine.errors import WrongUsage
+from store.disk.fs import RealFs
+from store.disk.home import Home
 from store.ids import short
 from store.repair import runs
 from tests.orchestrator.engine.processes import Desk, desk_at, living, marked_sleep, until
@@ -43,10 +47,10 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         yield desk
 
 
-def killed(desk: Desk) -> str:
+def killed(desk: Desk, *options: str, text: str = SCRIPT) -> str:
     """A tree whose process was killed while one of its children was at work; its root."""
     sleep = marked_sleep()
-    running = desk.start("--mode", "json", "-m", desk.script(SCRIPT.replace("SLEEP", sleep)), "go")
+    running = desk.start("--mode", "json", "-m", desk.script(text.replace("SLEEP", sleep)), *options, "go")
     running.until_seen('"type":"child_settled"')
     until(lambda: living(sleep), "the tool of the slow child")
     running.send(9)
@@ -92,3 +96,64 @@ def test_a_tree_that_was_not_interrupted_needs_a_prompt(desk: Desk) -> None:
 
     assert done.status == 2
     assert "was not interrupted, so that nothing is left to do; give it a prompt" in done.err
+
+
+LOOKS_ABOUT = """
+[[reply]]
+session = "slow"
+call = 2
+[[reply.tool]]
+name = "read"
+arguments = { path = "effects.txt" }
+[[reply.tool]]
+name = "bash"
+arguments = { command = "pwd" }
+[[reply.tool]]
+name = "spawn_agent"
+arguments = { name = "more", prompt = "go" }
+[[reply]]
+session = "slow"
+call = 3
+text = "{{tool.read}} | {{tool.bash}} | {{tool.spawn_agent}}"
+"""
+
+
+def test_it_goes_on_in_its_folder_and_under_its_terms_wherever_it_is_taken_up(desk: Desk, tmp_path: Path) -> None:
+    options = ("--tools", "bash,spawn_agent", "--max-children", "2", "--timeout", "500")
+    root_id = killed(desk, *options, text=LOOKS_ABOUT + SCRIPT)
+
+    done = desk.run("-r", root_id, cwd=tmp_path)
+    again = desk.run("-r", root_id, "and now?", cwd=desk.folder)
+
+    assert (done.status, done.err) == (0, "")
+    answer = done.out.decode()
+    assert "There is no tool named 'read'. Tools: bash, spawn_agent" in answer
+    assert f"| {desk.folder}" in answer
+    assert "this would make 3 children in all, and the limit (max_children) is 2" in answer
+    assert again.status == 0
+    kept = [record.body() for record in desk.tree().nodes[root_id].records if b'"sapwood.terms"' in record.raw]
+    assert [getattr(body, "data", None) for body in kept] == [
+        {"tools": "bash,spawn_agent", "max_children": 2, "timeout": 500.0},
+        {},
+    ]
+
+
+def test_what_is_given_anew_wins_over_what_was_kept(desk: Desk) -> None:
+    root_id = killed(desk, "--max-children", "2", text=LOOKS_ABOUT + SCRIPT)
+
+    done = desk.run("-r", root_id, "--max-children", "3")
+
+    assert done.status == 0
+    assert "the limit" not in done.out.decode()
+
+
+def test_a_folder_that_is_gone_is_named(desk: Desk, tmp_path: Path) -> None:
+    root_id, folder = killed(desk), desk.folder
+    folder.rename(tmp_path / "elsewhere")
+    home = Home(desk.home, desk.sessions, RealFs())
+
+    with pytest.raises(WrongUsage) as caught:
+        as_before(home, root_id, {"cwd": None})
+
+    assert str(caught.value) == f"the folder of session {root_id}, {folder}, is not there any more; name one with -C"
+    assert as_before(home, root_id, {"cwd": "."}) == {"cwd": "."}
