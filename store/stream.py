@@ -108,6 +108,11 @@ class StreamChecker:
         found, self._found = self._found, []
         return found
 
+    def pass_over(self, why: str) -> list[Finding]:
+        """There is a next line, and it cannot be taken."""
+        self._line += 1
+        return [Finding(self._line, "unread", why)]
+
     def _parsed(self, line: bytes) -> dict[str, Any] | None:
         if not line.endswith(b"\n"):
             self.say("newline", "the line has no newline: it is torn")

@@ -189,16 +189,19 @@ def validate(file: str, dialect: str, exit_status: int | None, is_filtered: bool
 
 
 def _checked(
-    checker: StreamChecker, lines: Iterator[bytes], exit_status: int | None
+    checker: StreamChecker, lines: Iterator[bytes | None], exit_status: int | None
 ) -> Iterator[tuple[list[Finding], bytes | None]]:
     """Each line with what was found at it; at last what is found at the end, without a line."""
     for line in lines:
-        yield checker.feed(line), line
+        if line is None:
+            yield checker.pass_over(f"expected lines of at most {LINE_LIMIT_BYTES} bytes, found a longer one"), b""
+        else:
+            yield checker.feed(line), line
     yield checker.end(exit_status), None
 
 
-def _lines(file: str) -> Iterator[bytes]:
-    """The lines of a binary file: cut at byte 0A and nowhere else, newline included."""
+def _lines(file: str) -> Iterator[bytes | None]:
+    """The lines of a binary file: cut at byte 0A and nowhere else, newline included. None: one that is too long to be read."""
     try:
         stream: BinaryIO = sys.stdin.buffer if file == "-" else open(file, "rb")  # noqa: SIM115
     except OSError as error:
@@ -207,13 +210,14 @@ def _lines(file: str) -> Iterator[bytes]:
         while True:
             try:
                 line = stream.readline(LINE_LIMIT_BYTES + 1)
+                is_too_long = len(line) > LINE_LIMIT_BYTES
+                while is_too_long and line and not line.endswith(b"\n"):
+                    line = stream.readline(LINE_LIMIT_BYTES)
             except OSError as error:
                 raise EngineError(f"{file}: {error.strerror}") from error
-            if len(line) > LINE_LIMIT_BYTES:
-                raise EngineError(f"{file}: expected lines of at most {LINE_LIMIT_BYTES} bytes, found a longer one")
-            if not line:
+            if not line and not is_too_long:
                 return
-            yield line
+            yield None if is_too_long else line
 
 
 def _session_named(line: bytes) -> set[str]:

@@ -1,5 +1,6 @@
 """`sapwood config`: who was heard, and nothing that is secret."""
 
+import sys
 from typing import Any
 
 import pytest
@@ -65,6 +66,25 @@ def test_a_run_hears_the_same(desk: Desk, here: Here) -> None:
 
     assert rows(here, "model", SAPWOOD_MODEL="scripted/nowhere.toml")["model"]["source"] == "environment"
     assert "nowhere.toml" in done.err
+
+
+def test_the_kernel_goes_by_the_variable_before_it_goes_by_a_file(desk: Desk, here: Here) -> None:
+    configured(desk)
+    (desk.home / "config.toml").write_text('[kernel]\npython = "/nowhere/python"\n')
+    script = """
+[[reply]]
+call = 1
+[[reply.tool]]
+name = "ipython"
+arguments = { code = "6 * 7" }
+[[reply]]
+text = "{{tool.ipython}}"
+"""
+    variable = {"SAPWOOD_KERNEL_PYTHON": sys.executable}
+
+    assert rows(here, "kernel", **variable)["kernel.python"]["where"] == "SAPWOOD_KERNEL_PYTHON"
+    assert desk.run("-m", desk.script(script), "go", env=variable).out.strip() == b"42"
+    assert b"/nowhere/python" in desk.run("-m", desk.script(script), "go").out
 
 
 @pytest.mark.parametrize("words", [(), ("--json",)])

@@ -38,6 +38,30 @@ def test_a_run_is_told_in_every_dialect(desk: Desk, here: Here, dialect: str, op
     assert has_kid is ("tree" in options or (dialect == "native" and "root" not in options))
 
 
+@pytest.mark.parametrize("dialect", RELATIVES)
+def test_a_failure_is_a_failure_in_every_dialect(desk: Desk, here: Here, dialect: str) -> None:
+    script = '[[reply]]\ntext = "half of"\nfail = { kind = "auth", message = "no such key", after_chunks = 1 }\n'
+
+    done = here("--mode", "json", "--dialect", dialect, "-m", desk.script(script), "go")
+
+    assert done.status == 1
+    assert check_stream(done.lines, dialect, exit_status=1) == []
+    (last,) = [event["message"] for event in done.events if event["type"] == "message_end"][1:]
+    assert (last["stopReason"], last["errorMessage"]) == ("error", "no such key")
+
+
+def test_a_reader_who_leaves_ends_a_run_that_is_told_in_a_dialect(desk: Desk) -> None:
+    script = '[[reply]]\n[[reply.tool]]\nname = "bash"\narguments = { command = "echo on; sleep 1000" }\n'
+    run = desk.start("--mode", "json", "--dialect", "pi", "-m", desk.script(script), "go")
+    run.until_seen("tool_execution_update")
+
+    run.stop_reading()
+
+    done = run.end()
+    assert (done.status, done.err.count("Traceback")) == (141, 0)
+    assert desk.tree().unrepaired == 0
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_stored_tree_is_replayed_in_every_dialect(desk: Desk, here: Here, dialect: str) -> None:
     lived = here("--mode", "json", "--dialect", dialect, "-m", desk.script(TREE), "go")

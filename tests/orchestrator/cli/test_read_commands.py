@@ -476,13 +476,23 @@ def test_the_exit_status_is_part_of_the_stream(run: Run) -> None:
     assert run("events", "validate", "--dialect", "pi", "--exit-status", "0", stdin=cut).exit_code == 1
 
 
-def test_lines_have_a_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.cli.events.LINE_LIMIT_BYTES", 1000)
+@pytest.mark.parametrize("has_end", [True, False])
+def test_a_line_above_the_limit_is_one_finding_and_what_follows_is_read(
+    run: Run, monkeypatch: pytest.MonkeyPatch, has_end: bool
+) -> None:
+    data = (STREAMS / "pi.text_openai.jsonl").read_bytes()
+    monkeypatch.setattr("orchestrator.cli.events.LINE_LIMIT_BYTES", max(map(len, data.split(b"\n"))) + 1)
 
-    result = run("events", "validate", stdin=b"x" * 2000)
+    result = run(
+        "events", "validate", "--dialect", "pi", stdin=data + b"x" * 10 * len(data) + (b"\n" if has_end else b"")
+    )
+    before = run("events", "validate", "--dialect", "pi", stdin=b"x" * 10 * len(data) + b"\n" + data)
 
-    assert result.exit_code == 1
-    assert "at most 1000 bytes" in result.stderr
+    lines = data.count(b"\n")
+    assert (result.exit_code, result.stderr) == (1, "")
+    assert result.stdout.startswith(f"stdin:{lines + 1}: unread: expected lines of at most ")
+    assert result.stdout.count("\n") == 1
+    assert before.stdout.count("\n") == 1
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------

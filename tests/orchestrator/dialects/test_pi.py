@@ -6,8 +6,10 @@ Compared value by value, without ids and times. Whatever else differs is named, 
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from store.stream import check_stream
 from tests.orchestrator.dialects.differences import (
     PI,
     Difference,
@@ -113,6 +115,8 @@ async def test_we_stream_what_pi_streamed(name: str, tmp_path: Path) -> None:
         ours = ours[: len(theirs)]
     assert_alike(theirs, ours)
     assert result.told("selesai") == result.told("pi")
+    lines = [msgspec.json.encode(event) + b"\n" for event in result.told("pi")]
+    assert check_stream(lines, "pi", exit_status=result.ends[-1].status) == []
 
 
 def test_no_difference_is_named_in_vain() -> None:
