@@ -1,65 +1,78 @@
-"""`sapwood agents`: the trees of sessions, one row each."""
+"""`sapwood agents`: the trees of sessions, one row each; with `--watch` as they go."""
 
+import os
+import sys
 import time
+from functools import partial
 
 import click
 
 from orchestrator.cli.common import echo_json, echo_lines, echo_spans, home_from_env, look, told
-from orchestrator.cli.forest import Forest
-from orchestrator.engine.windows import windows
-from orchestrator.views.context import with_windows
+from orchestrator.cli.stored_trees import StoredTrees
+from orchestrator.engine.control.places import places
+from orchestrator.engine.errors import EngineError, WrongUsage
+from orchestrator.views.current import NOTHING_RUNS, merged
 from orchestrator.views.grid import list_lines
 from orchestrator.views.rows import AgentRow
 from orchestrator.views.summary_line import summary_line
-from store.times import unix_s
+from store.disk.home import Home
 
 HELP = """The trees of agents: who works on what, how it ended, and what it has cost.
 
-Shown are trees that somebody works on, and those that ended in the last ten minutes.
+Shown are trees that somebody works on, and those that ended in the last ten minutes. With --watch they are shown as they
+go, and keys fold, filter, message, steer and abort; ? lists them. Leaving the view ends no agent.
 
 \b
   sapwood agents
+  sapwood agents --watch
   sapwood agents --all --json"""
-
-SHOWN_AFTER_END_S = 600
-NOTHING_RUNS = (
-    "No agents are running.",
-    "Start one here or in a terminal; it appears by itself.",
-    'sapwood run "…"    or    sapwood demo',
-)
 
 
 @click.command(help=HELP)
+@click.option("-w", "--watch", "is_watching", is_flag=True, help="Live, on a terminal.")
 @click.option("--all", "is_all", is_flag=True, help="Also the trees that ended earlier.")
 @click.option("--json", "as_json", is_flag=True, help="An array of rows: oldest tree first, parents before children.")
 @told
-def command(is_all: bool, as_json: bool) -> None:
-    """Read, select, print."""
+def command(is_watching: bool, is_all: bool, as_json: bool) -> None:
+    """Read, select, print; or watch."""
+    home = home_from_env()
+    stored = StoredTrees(home, shows_all=is_all)
+    if is_watching:
+        _watch(stored, as_json=as_json)
     now = time.time()
-    forest = Forest.of(home_from_env())
-    shown = forest if is_all else forest.touched_since(now - SHOWN_AFTER_END_S)
-    ended = shown.left_out
-    rows: list[AgentRow] = []
-    for found in shown.rows(now):
-        if is_all or is_current(found, now):
-            rows += found
-        else:
-            ended += 1
-    rows = with_windows(rows, windows(forest.home))
+    trees = merged(stored.read(now), _live(home))
+    rows = [row for tree in trees for row in tree]
     if as_json:
         echo_json(rows)
         return
     drawn = look(120, now)
     echo_spans(list_lines(rows, drawn) if rows else [])
     notes = [summary_line(rows)] if rows else list(NOTHING_RUNS)
-    if ended:
-        notes.append(f"Ended trees: {ended} · sapwood agents --all")
+    if stored.left_out:
+        notes.append(f"Ended trees: {stored.left_out} · sapwood agents --all")
     echo_lines(drawn.text(note) for note in notes)
 
 
-def is_current(rows: list[AgentRow], now: float) -> bool:
-    """Whether a tree belongs into the default view: it has an owner, or ended a moment ago."""
-    if any(row.host_pid is not None or row.state.is_working or row.status == "unknown" for row in rows):
-        return True
-    ends = [unix_s(row.last_event_at) for row in rows if row.last_event_at]
-    return any(end is not None and end >= now - SHOWN_AFTER_END_S for end in ends)
+def _live(home: Home) -> list[AgentRow]:
+    """What hosts say of their trees; without hosts nothing is imported for it."""
+    if not places(home):
+        return []
+    import trio
+
+    from orchestrator.engine.watch import rows_now
+
+    return trio.run(partial(rows_now, home))
+
+
+def _watch(stored: StoredTrees, *, as_json: bool) -> None:
+    """Exits when the view is left. Raises WrongUsage where it cannot be shown."""
+    if as_json:
+        raise WrongUsage("expected --watch or --json, found both; for programs: sapwood events --follow")
+    if sys.stdout is None or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        raise WrongUsage("--watch needs a terminal; without one: sapwood agents, or sapwood agents --json")
+    from orchestrator.cli.watching import watch_agents
+
+    try:
+        sys.exit(watch_agents(stored))
+    except OSError as error:
+        raise EngineError(f"the terminal cannot be used: {error}") from error

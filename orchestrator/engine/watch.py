@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import attrs
@@ -13,12 +13,14 @@ from orchestrator.engine.client import Client, CommandFailed, HostGone
 from orchestrator.engine.control.endpoint import is_answered
 from orchestrator.engine.control.places import places
 from orchestrator.engine.link import Heard, Link
+from orchestrator.views.current import merged
 from orchestrator.views.rows import AgentRow
 from store.disk.home import Home
 from store.errors import StoreError
 
 LOOK_S = 0.5
 STORED_S = 2.0
+ANSWER_S = 3.0
 RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 
 Trees = Sequence[Sequence[AgentRow]]
@@ -26,6 +28,34 @@ Trees = Sequence[Sequence[AgentRow]]
 
 class NobodyRunsIt(Exception):
     """No host that answers has this session."""
+
+
+async def rows_now(home: Home) -> list[AgentRow]:
+    """The rows of all hosts that answer, as they are now."""
+    rows: list[AgentRow] = []
+
+    async def ask(path: str) -> None:
+        with trio.move_on_after(ANSWER_S):
+            try:
+                async with await Client.connect(path) as client:
+                    told = await client.call({"type": "list_sessions"})
+                    rows.extend(msgspec.convert(told["rows"], list[AgentRow]))
+            except (HostGone, CommandFailed, msgspec.ValidationError, KeyError):
+                return
+
+    async with trio.open_nursery() as nursery:
+        for path in answering(home):
+            nursery.start_soon(ask, path)
+    return rows
+
+
+def answering(home: Home, besides: Container[str] = ()) -> list[str]:
+    """The sockets of a home that a process listens at. Those in `besides` are known and not tried."""
+    try:
+        there = places(home)
+    except (OSError, StoreError):
+        return []
+    return [str(place.socket) for place in there if str(place.socket) not in besides and is_answered(place)]
 
 
 @attrs.frozen
@@ -59,7 +89,7 @@ class Watch:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read_stored)
             while True:
-                for socket in self._fresh():
+                for socket in answering(self.home, besides=self.links):
                     self.links[socket] = Link(socket, self._told, self._tell)
                     nursery.start_soon(self._follow, self.links[socket])
                 await trio.sleep(LOOK_S)
@@ -78,15 +108,8 @@ class Watch:
 
         Without `now` clocks stand, and a row that did not change is the same object as before.
         """
-        trees: dict[str, list[AgentRow]] = {}
-        for link in self.links.values():
-            for row in link.rows(now):
-                trees.setdefault(row.root_session_id, []).append(row)
-        live = set(trees)
-        for tree in self._resting:
-            if tree and tree[0].root_session_id not in live:
-                trees.setdefault(tree[0].root_session_id, []).extend(tree)
-        return [row for root_id in sorted(trees) for row in trees[root_id]]
+        live = [row for link in self.links.values() for row in link.rows(now)]
+        return [row for tree in merged(self._resting, live) for row in tree]
 
     async def call(self, session_id: str, command: dict[str, Any]) -> dict[str, Any]:
         """Give a command to the host that runs the session. Raises NobodyRunsIt, CommandFailed, HostGone."""
@@ -104,13 +127,6 @@ class Watch:
         for link in self.links.values():
             link.hurry.set()
 
-    def _fresh(self) -> list[str]:
-        try:
-            there = places(self.home)
-        except (OSError, StoreError):
-            return []
-        return [str(place.socket) for place in there if str(place.socket) not in self.links and is_answered(place)]
-
     async def _follow(self, link: Link) -> None:
         """To the end of the host: every time its connection ends, another one is tried."""
         while True:
@@ -121,18 +137,10 @@ class Watch:
                 pass
             link.leave(time.time())
             self._told()
-            if not self._is_there(link):
+            if link.socket not in answering(self.home):
                 break
             await self._pause(link)
         await self._drop(link)
-
-    def _is_there(self, link: Link) -> bool:
-        """Whether the socket is still that of a process that listens."""
-        try:
-            there = [place for place in places(self.home) if str(place.socket) == link.socket]
-        except (OSError, StoreError):
-            return True
-        return any(is_answered(place) for place in there)
 
     async def _pause(self, link: Link) -> None:
         """By a timer of ours, longer each time, with some jitter so that views do not come all at once."""
