@@ -146,7 +146,7 @@ def in_loop(work: Callable[[], Awaitable[T]]) -> T:
     try:
         return trio.run(work)
     except BaseExceptionGroup as group:
-        ours = group.subgroup(EngineError)
+        ours = group.subgroup((EngineError, KeyboardInterrupt, BrokenPipeError))
         raise _first(ours) if ours is not None else group from None
 
 

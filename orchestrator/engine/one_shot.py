@@ -64,7 +64,7 @@ class OneShot:
             await self.host.uproot(planted)
 
     async def _alive(self, planted: Planted, writer: LineWriter | None) -> None:
-        endpoint = Endpoint(Desk(self.host), self.job.environ)
+        endpoint = Endpoint(Desk(self.host, planted.root_id), self.job.environ)
         async with self.host.working(), endpoint.open(), trio.open_nursery() as outer:
             endpoint.tell_trouble(planted)
             await outer.start(self._signals.hear, outer.cancel_scope)

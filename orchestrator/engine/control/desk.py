@@ -26,7 +26,10 @@ PROTOCOL = 1
 
 @attrs.define(eq=False)
 class Desk:
-    """`root_id`: whom commands without a session are for; None: they are refused. `keeper`: opens stored sessions, and new ones."""
+    """`root_id`: whom commands without a session are for; None, on a host for many trees: they are refused.
+
+    `keeper`: opens stored sessions, and begins new ones; without it the host has the one tree that it was started for.
+    """
 
     host: Host
     root_id: str | None = None
@@ -38,8 +41,8 @@ class Desk:
         match request.command:
             case requests.Hello():
                 return self._hello()
-            case requests.ListSessions():
-                return {"rows": self.host.rows()}
+            case requests.ListSessions(cursor=cursor):
+                return reading.rows(self.host.rows(), cursor)
             case requests.Shutdown():
                 self.host.leave("the host was told to end")
                 return None

@@ -72,24 +72,30 @@ class Endpoint:
             return None
 
     async def _serve(self, stream: trio.SocketStream) -> None:
-        if not is_ours(stream.socket):
-            await stream.aclose()
-            return
+        """A bug in one connection is the end of that connection, and of nothing else."""
         outgoing = Outgoing()
-        connection = Connection(outgoing, self.desk.take)
         try:
-            async with stream, trio.open_nursery() as nursery:
-                nursery.start_soon(self._send, outgoing, stream, nursery.cancel_scope)
-                with trio.CancelScope() as reading:
-                    self._connections[outgoing] = reading
-                    await connection.serve(partial(_received, stream))
-                self.desk.host.audience.leave(outgoing)
-                outgoing.finish()
+            async with stream:
+                if is_ours(stream.socket):
+                    await self._talk(stream, outgoing)
+        except Exception as error:
+            self.trouble = f"a connection broke: {type(error).__name__}: {error}"
         finally:
             self.desk.host.audience.leave(outgoing)
             self._connections.pop(outgoing, None)
             if not self._connections:
                 self._nobody.set()
+
+    async def _talk(self, stream: trio.SocketStream, outgoing: Outgoing) -> None:
+        """Until the client has said all, or the host ends; then what waits for it is sent."""
+        connection = Connection(outgoing, self.desk.take)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._send, outgoing, stream, nursery.cancel_scope)
+            with trio.CancelScope() as reading:
+                self._connections[outgoing] = reading
+                await connection.serve(partial(_received, stream))
+            self.desk.host.audience.leave(outgoing)
+            outgoing.finish()
 
     async def _send(self, outgoing: Outgoing, stream: trio.SocketStream, all_of_it: trio.CancelScope) -> None:
         """Whatever ends this ends the connection: half a line may have gone out."""

@@ -10,6 +10,7 @@ from actors.protocol.model import ModelInfo
 from orchestrator.engine.control import requests
 from orchestrator.engine.control.answers import Data
 from orchestrator.engine.planted import Planted
+from orchestrator.views.rows import AgentRow
 from store.context import build_context
 from store.records import Record
 from store.tree import EntryTree
@@ -80,6 +81,11 @@ def tree(planted: Planted, row: Row, command: requests.GetTree) -> Data:
         for each in found.records[max(0, command.cursor) :]
     )
     return {**_page("nodes", nodes, command.cursor), "leafId": found.leaf_id}
+
+
+def rows(found: Sequence[AgentRow], cursor: int) -> Data:
+    """Sessions as people see them, parents before children."""
+    return _page("rows", (msgspec.Raw(encode(row)) for row in found[max(0, cursor) :]), cursor)
 
 
 def usage(planted: Planted, row: Row, now: float) -> Data:

@@ -108,7 +108,9 @@ class GetForkMessages(Command, frozen=True, kw_only=True, tag="get_fork_messages
 
 
 class ListSessions(Command, frozen=True, kw_only=True, tag="list_sessions"):
-    """The rows of all trees."""
+    """The rows of all trees, from number `cursor` on."""
+
+    cursor: int = 0
 
 
 class AbortRetry(Command, frozen=True, kw_only=True, tag="abort_retry"):

@@ -106,3 +106,31 @@ def test_another_terminal_reaches_the_run_of_a_client(desk: Desk) -> None:
         capture_output=True, check=True,
     )  # fmt: skip
     assert msgspec.json.decode(asked.stdout)["data"]["pid"] == running.pid
+
+
+def test_a_client_that_goes_away_ends_the_tree_without_a_traceback(desk: Desk) -> None:
+    command = marked_sleep()
+    call = f'[[reply.tool]]\nname = "bash"\narguments = {{ command = "{command}", timeout_s = 1000 }}\n'
+    running = start(desk, f"[[reply]]\n{call}", "go")
+    until(lambda: living(command), "the command")
+    running.stop_reading()
+    done = running.end()
+    assert (done.status, living(command)) == (141, set())
+    assert "Traceback" not in done.err
+    assert desk.tree().unrepaired == 0
+
+
+@pytest.mark.parametrize("ending", ["aborted", "failed"])
+def test_a_client_that_reads_late_gets_every_byte(desk: Desk, ending: str) -> None:
+    fails = 'fail = { kind = "auth", message = "no", after_chunks = 7000 }\n' if ending == "failed" else ""
+    running = start(desk, f'[[reply]]\ntext = "{"x" * 300_000}"\n{fails}', "go")
+    running.until_it_stands()
+    if ending == "failed":
+        running.until_seen('"type":"agent_settled"')
+    assert running.popen.stdin is not None
+    running.popen.stdin.close()
+    done = running.end()
+    settled = done.events[-1]
+    assert (settled["type"], settled["outcome"], done.status) == ("agent_settled", ending, 1)
+    seqs = [event["seq"] for event in done.events]
+    assert seqs == list(range(2, len(seqs) + 2))

@@ -107,3 +107,31 @@ async def test_who_goes_with_lines_unread_takes_nobody_along(tmp_path: Path) -> 
                 await trio.testing.wait_all_tasks_blocked()
         async with live.connected() as client:
             assert (await client.call({"type": "hello"}))["hostId"] == live.host.id
+
+
+async def test_a_socket_that_nobody_answers_is_no_host_though_its_number_lives(tmp_path: Path) -> None:
+    home = home_at(tmp_path / "home")
+    place = new_place(home, "0123456789abcdef", {})
+    await listen(place, home).aclose()
+    assert place.socket.name.startswith(f"{os.getpid()}-")
+    assert await hosts(home) == []
+    async with live_host(tmp_path) as live:
+        assert [host.host_id for host in await hosts(live.host.home)] == [live.host.id]
+        assert not place.socket.exists()
+
+
+async def test_a_bug_in_one_connection_ends_that_connection_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with live_host(tmp_path) as live:
+        with monkeypatch.context() as patched:
+            patched.setattr(endpoints.Connection, "serve", broken)
+            with pytest.raises(HostGone):
+                async with live.connected() as client:
+                    await client.call({"type": "hello"})
+        async with live.connected() as client:
+            assert (await client.call({"type": "hello"}))["hostId"] == live.host.id
+
+
+async def broken(connection: object, receive: object) -> None:
+    raise ZeroDivisionError("a bug")

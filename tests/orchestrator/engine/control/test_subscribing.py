@@ -1,6 +1,8 @@
 """What a subscriber sees: nothing missed, nothing twice; and what becomes of one that does not read."""
 
+import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,8 @@ from orchestrator.engine.control.outgoing import Outgoing
 from orchestrator.engine.control.ring import Ring
 from orchestrator.views.live import LiveTree
 from orchestrator.views.rows import AgentRow
-from store.events import line_tags
+from store.events import Event, Place, event_tail, line_tags
+from store.stream import check_stream
 from tests.orchestrator.engine.control.live import Live, lines_until, live_host
 
 
@@ -273,6 +276,63 @@ async def test_fifty_subscribers_of_which_one_has_stopped(tmp_path: Path) -> Non
         assert (await lines_until(stopped, "gap"))[-1]["missed"] > 0
         for each in clients:
             await each.aclose()
+
+
+async def test_a_hundred_children_at_once_can_be_told_apart_byte_for_byte(tmp_path: Path) -> None:
+    count = 100
+
+    async def answer(request: ModelRequest) -> Any:
+        if request.depth == 0 and request.call == 1:
+            return [("spawn_agent", {"prompt": f"part {n}", "name": f"c{n}"}) for n in range(count)]
+        if request.depth == 0:
+            return "all are told"
+        for _ in range(3):  # all of them are under way before any has ended
+            await trio.lowlevel.checkpoint()
+        return f"{request.session_name} " * 20
+
+    async with live_host(tmp_path) as live, live.connected() as client, live.connected() as one:
+        live.answer = answer
+        said: dict[str, list[bytes]] = {}
+
+        def hear(place: Place, event: Event, at: float) -> None:
+            kind, tail = event_tail(event)
+            said.setdefault(place.session_id, []).append(f'{{"type":"{kind}"'.encode() + tail + b"\n")
+
+        live.planted.sink.watchers.append(hear)
+        outlet = recorded(live)
+        await client.call({"type": "subscribe"})
+        await live.prompt(client, "go")
+        lines = await read_until_settled(client, live.root_id)
+        split: dict[str, list[bytes]] = {}
+        for line in lines:
+            split.setdefault(line_tags(line)[1], []).append(line)
+        assert {session: [untagged(line) for line in own] for session, own in split.items()} == said
+        assert len(split) == count + 1
+        changes = sum(line_tags(a)[1] != line_tags(b)[1] for a, b in pairwise(lines))
+        assert changes > 2 * count, "they did not work at the same time"
+        child = live.planted.tree.root.children[57].id
+        since = {"generation": live.host.id, "seq": 0}
+        await one.call({"type": "subscribe", "sessionId": child, "since": since})
+        assert await read(one, len(split[child])) == split[child]
+        assert [found.text for found in check_stream(outlet.lines)] == []
+
+
+async def read_until_settled(client: Client, session: str) -> list[bytes]:
+    lines: list[bytes] = []
+    while not lines or line_tags(lines[-1])[:2] != ("agent_settled", session):
+        lines.append(await client.next_line())
+    return lines
+
+
+def untagged(line: bytes) -> bytes:
+    """What a session said, without what publication has added."""
+    found = re.match(
+        rb'(\{"type":"[a-z_]+"),"sessionId":"[^"]+","seq":\d+,"at":"[^"]+"'
+        rb'(?:,"rootSessionId":"[^"]+","depth":\d+(?:,"parentSessionId":"[^"]+")?)?',
+        line,
+    )
+    assert found is not None
+    return found[1] + line[found.end() :]
 
 
 # The parts
