@@ -8,7 +8,7 @@ import click
 import msgspec
 import trio
 
-from orchestrator.cli.common import home_from_env, told
+from orchestrator.cli.common import SESSION, home_from_env, told
 from orchestrator.cli.live import Reached, in_loop, reached
 from orchestrator.cli.stdout import leave
 from orchestrator.engine.control.lines import LineReader, TooLong
@@ -21,7 +21,7 @@ from store.events import AgentSettled, read_line
 
 
 @click.command()
-@click.argument("session")
+@SESSION
 @click.option("--follow-up", "is_follow_up", is_flag=True, help="What is typed waits for the end of what is at work.")
 @told
 def attach(session: str, is_follow_up: bool) -> None:

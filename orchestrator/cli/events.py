@@ -14,6 +14,7 @@ from orchestrator.cli.common import (
     echo_lines,
     fail_if_damaged,
     home_from_env,
+    known_names,
     newest_root,
     session_named,
     told,
@@ -92,7 +93,9 @@ class Streams(click.Group):
         return super().parse_args(ctx, args if is_own or is_asked_for else ["show", *args])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        return super().shell_complete(ctx, incomplete) + show.shell_complete(ctx, incomplete)
+        words = [param for param in show.params if isinstance(param, click.Argument)]
+        own = super().shell_complete(ctx, incomplete) + show.shell_complete(ctx, incomplete)
+        return own + [item for word in words for item in word.shell_complete(ctx, incomplete)]
 
 
 @click.group(cls=Streams, help=HELP)
@@ -101,7 +104,7 @@ def command() -> None:
 
 
 @command.command(help=REPLAY_HELP)
-@click.argument("sessions", nargs=-1, metavar="[SESSION…]")
+@click.argument("sessions", nargs=-1, metavar="[SESSION…]", shell_complete=known_names)
 @click.option("-f", "--follow", "is_live", is_flag=True, help="What happens from now on; all hosts, or these sessions.")
 @click.option("--type", "types", multiple=True, help="Only events of this type (repeatable).")
 @click.option(

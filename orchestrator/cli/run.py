@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from orchestrator.cli.common import home_from_env, newest_root, options_of, session_named
+from orchestrator.cli.common import home_from_env, known_names, newest_root, options_of, session_named
 from orchestrator.cli.declared import as_declared
 from orchestrator.cli.detaching import detach
 from orchestrator.cli.ended import show_end, watched, write_answer
@@ -32,7 +32,7 @@ from store.disk.listing import place_of
 from store.messages import Visible
 
 Configured = TypeVar("Configured", bound=msgspec.Struct)
-_SPOKEN = ("native", "pi")
+_SPOKEN = ("native", "pi", "selesai")
 THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
 
 
@@ -80,10 +80,16 @@ _sessions = options_of(
         "-r",
         "--resume",
         metavar="SESSION",
+        shell_complete=known_names,
         help="Go on with this session (id, its beginning or end, name); without a prompt, with what was interrupted.",
     ),
-    click.option("--session", metavar="SESSION|PATH", help="The same, also by the path of its journal."),
-    click.option("--fork", metavar="SESSION", help="Go on with a copy of this session."),
+    click.option(
+        "--session",
+        metavar="SESSION|PATH",
+        shell_complete=known_names,
+        help="The same, also by the path of its journal.",
+    ),
+    click.option("--fork", metavar="SESSION", shell_complete=known_names, help="Go on with a copy of this session."),
     click.option("--no-session", is_flag=True, help="Keep nothing."),
     click.option("--session-dir", type=click.Path(file_okay=False), help="Where journals lie."),
     click.option("--name", help="A name for the session."),
@@ -323,13 +329,13 @@ def _stream(options: dict[str, Any], is_json: bool) -> Projection:
     for option in (name for name, is_asked in asked.items() if is_asked and not is_json):
         raise WrongUsage(f"{option} is about the stream of events; it requires --mode json")
     if options["mode"] == "rpc" and (options["dialect"] not in _SPOKEN or asked["--json-deltas"] or asked["--events"]):
-        raise WrongUsage(f"--mode rpc speaks {' and '.join(_SPOKEN)}, and each in its own way")
+        raise WrongUsage(f"--mode rpc speaks {', '.join(_SPOKEN)}, and each in its own way")
     return Projection.of(options["dialect"], has_deltas=options["json_deltas"], shown=options["shown"])
 
 
 def _speech(options: dict[str, Any]) -> PiSpeech | None:
     """In whose words the client talks; None: ours."""
-    return PiSpeech() if options["dialect"] == "pi" else None
+    return PiSpeech() if options["dialect"] in {"pi", "selesai"} else None
 
 
 def _over(configured: Configured, **given: Any) -> Configured:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from orchestrator.cli.common import echo_json, echo_lines, home_from_env, options_of, told
+from orchestrator.cli.common import SESSION, echo_json, echo_lines, home_from_env, known_names, options_of, told
 from orchestrator.cli.live import Reached, RunEnded, in_loop, reached, watched
 from orchestrator.engine.errors import WrongUsage
 from orchestrator.engine.prompt import piped_text, readable
@@ -13,7 +13,6 @@ from orchestrator.engine.status import exit_status
 from orchestrator.views.text import safe_lines, sanitize_terminal
 from store.ids import short
 
-_session = click.argument("session")
 _as_json = click.option("--json", "as_json", is_flag=True, help="For programs.")
 _talk = options_of(
     click.argument("words", nargs=-1, metavar="TEXT…"),
@@ -23,7 +22,7 @@ _talk = options_of(
 
 
 @click.command()
-@_session
+@SESSION
 @_talk
 @told
 def send(session: str, words: tuple[str, ...], waits: bool, as_json: bool) -> None:
@@ -39,7 +38,7 @@ def send(session: str, words: tuple[str, ...], waits: bool, as_json: bool) -> No
 
 
 @click.command()
-@_session
+@SESSION
 @_talk
 @told
 def steer(session: str, words: tuple[str, ...], waits: bool, as_json: bool) -> None:
@@ -91,7 +90,7 @@ def _text(words: tuple[str, ...]) -> str:
 
 
 @click.command()
-@_session
+@SESSION
 @_as_json
 @told
 def abort(session: str, as_json: bool) -> None:
@@ -104,7 +103,7 @@ def abort(session: str, as_json: bool) -> None:
 
 
 @click.command()
-@_session
+@SESSION
 @_as_json
 @told
 def stop(session: str, as_json: bool) -> None:
@@ -131,7 +130,7 @@ def _end(session: str, command: str, *, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--parent", required=True, metavar="SESSION", help="Whose child it is to be.")
+@click.option("--parent", required=True, metavar="SESSION", shell_complete=known_names, help="Whose child it is to be.")
 @click.argument("words", nargs=-1, metavar="PROMPT…")
 @click.option("--name", help="Of the child.")
 @click.option("-m", "--model", metavar="PROVIDER/ID", help="Its model; by default its parent's.")
@@ -173,7 +172,7 @@ def spawn(parent: str, words: tuple[str, ...], detach: bool, as_json: bool, tool
 
 
 @click.command()
-@_session
+@SESSION
 @click.argument("instructions", nargs=-1)
 @_as_json
 @told

@@ -12,6 +12,7 @@ from orchestrator.cli.common import (
     echo_spans,
     fail_if_damaged,
     home_from_env,
+    known_names,
     look,
     newest_root,
     session_named,
@@ -38,7 +39,7 @@ makes a total a lower bound (≥) and is named; it is never counted as free.
 
 
 @click.command(help=HELP)
-@click.argument("session", required=False)
+@click.argument("session", required=False, shell_complete=known_names)
 @click.option("--all", "is_all", is_flag=True, help="All trees.")
 @click.option("--json", "as_json", is_flag=True, help="A report as JSON; with --all an array of them.")
 @click.option("--csv", "as_csv", is_flag=True, help="One row per session and model.")

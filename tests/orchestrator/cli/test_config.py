@@ -11,6 +11,7 @@ from orchestrator.cli.main import COMMANDS, group
 from orchestrator.engine.settings import OPTIONS
 from tests.orchestrator.cli.conftest import Here
 from tests.orchestrator.engine.processes import Desk
+from tests.stored import Forest, sample
 
 HOME = """
 model = "local/x"
@@ -154,6 +155,18 @@ def completed(*words: str) -> set[str]:
 )
 def test_a_word_is_completed(words: tuple[str, ...], offered: set[str]) -> None:
     assert completed(*words) == offered
+
+
+@pytest.mark.parametrize(
+    "words", ["events", "usage", "send", "abort", "attach", "sessions show", "run --resume", "--fork", "spawn --parent"]
+)
+def test_sessions_are_completed_by_their_names(desk: Desk, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    monkeypatch.setenv("SAPWOOD_HOME", str(desk.home))
+    forest = Forest.at(desk.home)
+    sample(forest)
+    forest.close()
+
+    assert "port-billing" in completed(*words.split(), "po")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -93,12 +93,14 @@ def test_what_is_said_of_the_stream_requires_a_stream(desk: Desk, here: Here, wo
     assert not desk.home.exists() or not list(desk.home.rglob("*.jsonl"))
 
 
-@pytest.mark.parametrize("words", [("--dialect", "selesai"), ("--json-deltas",), ("--events", "tree")], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [("--dialect", "prime-agent"), ("--json-deltas",), ("--events", "tree")], ids=" ".join
+)
 def test_what_a_client_cannot_be_told_in_is_wrong_usage(desk: Desk, here: Here, words: tuple[str, ...]) -> None:
     done = here("--mode", "rpc", *words, "-m", desk.script(TREE))
 
     assert (done.status, done.out) == (2, b"")
-    assert "--mode rpc speaks native and pi" in done.err
+    assert "--mode rpc speaks native, pi, selesai" in done.err
 
 
 def test_a_stream_without_the_children_is_sound_to_who_says_so(desk: Desk, here: Here) -> None:
