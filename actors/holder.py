@@ -149,15 +149,16 @@ class Holder:
         )
 
     async def _written(self, write: Callable[[], object]) -> None:
-        """Write as soon as the disk takes it; with an abort in the mailbox not for ever. Raises ClosingFailed, JournalPoisoned."""
+        """Write as soon as the disk takes it; with an abort in the mailbox not for ever.
+
+        Raises ClosingFailed, and StoreError for what no disk would ever take.
+        """
         failures = tries_under_abort = 0
         while True:
             try:
                 write()
                 return
-            except JournalPoisoned:
-                raise
-            except (OSError, StoreError) as error:
+            except OSError as error:
                 failures += 1
                 if failures == 1:
                     self.supervisor.trouble(self.row, f"not written, trying again: {error}")

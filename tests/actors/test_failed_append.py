@@ -14,6 +14,7 @@ from actors.protocol.model import ModelFailure
 from actors.testing import ROOT, MemoryJournal
 from store.attribution import account
 from store.entries import ChildUsageAttributedEntry, Header
+from store.errors import StoreError
 from store.repair import repair_plan, with_fixes
 from store.stream import check_stream
 from tests.actors.stage import (
@@ -299,3 +300,33 @@ async def test_an_ancestor_that_takes_no_attribution_gets_it_from_the_repair_and
     assert {fix.session_id for fix in plan} == {middle.id}
     assert [event["level"] for event in of_type(tree, "diagnostic", "a")] == ["error"]
     assert outcome(tree) == "completed"
+
+
+async def test_what_no_journal_ever_takes_ends_its_session_as_failed_and_is_not_tried_for_ever(
+    autojump_clock: MockClock,
+) -> None:
+    @attrs.define(eq=False)
+    class Strict(MemoryJournal):
+        def append(self, bodies: Any) -> None:
+            if any(b"monstrous" in body for body in bodies):
+                raise StoreError("expected a record of at most 64 MiB, found more")
+            super().append(bodies)
+
+    parts: dict[str, list[Line]] = {"root": [spawn("a"), wait(), "done"], "a": ["a monstrous answer"] * 9}
+    tree = stage(parts)
+
+    def create(header: Header) -> MemoryJournal:
+        tree.store.create(header)
+        journal = tree.store.journals[header.id] = Strict()
+        return journal
+
+    supervisor = tree.tree.supervisor
+    supervisor.workshop = attrs.evolve(supervisor.workshop, create_journal=create)
+    await run(tree)
+
+    assert trio.current_time() < 60.0
+    (settled,) = bodies(tree.store, ROOT, "child_settled")
+    assert settled.outcome == "failed"
+    assert "at most 64 MiB" in settled.error_message
+    assert (outcome(tree, "a"), outcome(tree)) == ("failed", "completed")
+    assert check_stream(tree.outlet.lines) == []
