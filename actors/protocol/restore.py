@@ -1,11 +1,11 @@
 """A session's state out of its journal, after a restart or on opening a stored session."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from actors.protocol.effects import AppendEntry, Effect, EndTurn, SettleRun, StartLoop, StartTurn
 from actors.protocol.rules.calling import PAUSE_MARK, ending_of
 from actors.protocol.rules.limit import LIMIT_NOTE
-from actors.protocol.state import Ending, Kin, Notice, Queued, Step, TurnState
+from actors.protocol.state import MAX_HEARD, Ending, Kin, Notice, Queued, Step, TurnState
 from actors.protocol.tools import notice_id
 from actors.protocol.trial import CONTINUATION_MARK, GATE_MARK, Trial
 from store.context import last_assistant
@@ -63,6 +63,7 @@ def restore(
         kin=tuple(Kin(child.child_session_id, child.name, child.child_session_id in running) for child in children),
         notices=_notices(records, {child.child_session_id: child.name for child in children}, told),
         queue=(*_mail(records, told), *begins),
+        heard=tuple(told)[-MAX_HEARD:] if in_hand is None else in_hand.heard,
         is_woken=bool(begins) or (told_run is None and waits_for_a_run(records)),
         paused_until=_paused_until(records),
         trial=_trial(records) if is_open else Trial(),
@@ -121,12 +122,12 @@ def _calls(records: list[Record]) -> int:
     return sum(1 for record in records if record.type == "message" and b'"role":"assistant"' in record.raw)
 
 
-def delivered(records: list[Record]) -> set[str]:
-    """The ids of mail and notices that some message hands to the model."""
-    told: set[str] = set()
+def delivered(records: list[Record]) -> dict[str, None]:
+    """The ids of mail and notices that some message hands to the model, in the order in which that was done."""
+    told: dict[str, None] = {}
     for record in records:
         if b'"delivers"' in record.raw:
-            told.update(_delivers(record))
+            told |= dict.fromkeys(_delivers(record))
     return told
 
 
@@ -178,7 +179,7 @@ def told_ends(records: list[Record]) -> set[tuple[str, int]]:
     return {(body.child_session_id, body.run) for body in bodies if isinstance(body, ChildSettledEntry)}
 
 
-def _notices(records: list[Record], names: dict[str, str], told: set[str]) -> tuple[Notice, ...]:
+def _notices(records: list[Record], names: dict[str, str], told: Container[str]) -> tuple[Notice, ...]:
     found: dict[str, Notice] = {}
     for record in records:
         if record.type == "child_settled" and isinstance(body := record.body(), ChildSettledEntry):
@@ -202,7 +203,7 @@ def waits_for_a_run(records: list[Record]) -> bool:
     return bool(_mail(records, told) or (ended[0].outcome == "completed" and _notices(records, {}, told)))
 
 
-def _mail(records: list[Record], told: set[str]) -> tuple[Queued, ...]:
+def _mail(records: list[Record], told: Container[str]) -> tuple[Queued, ...]:
     found: dict[str, Queued] = {}
     for record in records:
         if record.type == "mail" and isinstance(body := record.body(), MailEntry) and body.message_id not in told:

@@ -30,6 +30,8 @@ Phase = Literal[
     "stopped",  # nothing more will happen
 ]
 
+MAX_HEARD = 512
+
 
 class Queued(msgspec.Struct, frozen=True):
     """Mail that has arrived and is not delivered. `is_recorded`: a `mail` entry holds it.
@@ -111,9 +113,10 @@ class Compacting(msgspec.Struct, frozen=True):
 class TurnState(msgspec.Struct, frozen=True):
     """One session's place in its conversation. `number` is the last id given to work, timers and questions.
 
-    `ending` is how the run ends if nothing comes in between. `is_woken`: something arrived that begins a run when the session
-    is idle; what an abort left behind does not. `passes`: summaries since there was progress; `may_compact`: none has failed since
-    the last prompt. `is_asked_to_compact`: a person asked for one, with `instructions`.
+    `ending` is how the run ends if nothing comes in between. `heard`: the ids of the last messages that were delivered.
+    `is_woken`: something arrived that begins a run when the session is idle; what an abort left behind does not. `passes`:
+    summaries since there was progress; `may_compact`: none has failed since the last prompt. `is_asked_to_compact`: a person asked
+    for one, with `instructions`.
     `paused_until`: no call before (Unix seconds), as the journal says. `gate`: the command of the gate that is run.
     `has_said`: an answer came in this run. `short`: the limit that leaves the answer under way less room than the model has;
     `handing_back`: the one that ends the run, after a last turn. `asked_chars`: what the open question counted of what waits.
@@ -131,6 +134,7 @@ class TurnState(msgspec.Struct, frozen=True):
     timer: int | None = None
     tools: tuple[OpenCall, ...] = ()
     queue: tuple[Queued, ...] = ()
+    heard: tuple[str, ...] = ()
     notices: tuple[Notice, ...] = ()
     notes: tuple[AppendEntry, ...] = ()
     kin: tuple[Kin, ...] = ()
@@ -180,6 +184,10 @@ class TurnState(msgspec.Struct, frozen=True):
     @property
     def running(self) -> tuple[Kin, ...]:
         return tuple(kin for kin in self.kin if kin.is_running)
+
+    def having_heard(self, message_ids: Iterable[str]) -> "TurnState":
+        """After these messages were delivered: who sends one of them again is not heard."""
+        return self.with_(heard=(*self.heard, *message_ids)[-MAX_HEARD:])
 
     def with_(self, **changes: object) -> "TurnState":
         return msgspec.structs.replace(self, **changes)

@@ -20,7 +20,7 @@ CHILDREN_NOTICE = "sapwood.children"
 
 def take_prompt(state: TurnState, mail: Prompt, at: float) -> Step:
     """A prompt, steer, follow-up or agent message has arrived."""
-    if any(queued.message_id == mail.message_id for queued in state.queue):
+    if mail.message_id in state.heard or any(queued.message_id == mail.message_id for queued in state.queue):
         return state, []
     if state.is_stopping or state.is_stopped:
         return state, [_refusal(mail, f"the session has been stopped: {state.reason or 'stopped'}")]
@@ -55,6 +55,7 @@ def deliver(state: TurnState, at: float) -> Step:
     if any(queued.sender == "user" for queued in due):
         # What did not help or did not work before may do so with a new prompt.
         state = state.with_(passes=0, may_compact=True)
+    state = state.having_heard(queued.message_id for queued in due)
     return state.with_(queue=kept, notices=(), is_woken=bool(kept)), effects
 
 

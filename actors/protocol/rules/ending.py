@@ -153,6 +153,7 @@ def _asked(state: TurnState, at: float) -> Step:
     if not asked:
         return state, []
     messages = [AppendEntry(mail_message(queued, at), queued.message_id) for queued in asked]
+    state = state.having_heard(queued.message_id for queued in asked)
     state = state.with_(queue=tuple(queued for queued in state.queue if queued.is_recorded))
     return state, [StartLoop(), *messages, EndLoop()]
 

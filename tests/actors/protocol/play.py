@@ -436,6 +436,10 @@ class World:
             Abort("enough"),
             CompactNow(),
         ]
+        if self.delivered and random.random() < 0.2:
+            # Somebody has not heard that it was delivered.
+            again = random.choice([name for name in self.delivered if name.startswith("m")] or ["m0"])
+            mails.append(Prompt(again, again, random.choice(MODES), sender))  # type: ignore[arg-type]
         mails += [ChildWoken(name) for name, child in self.children.items() if not child.is_running]
         if self.batches and not self.is_cancelled:
             names = tuple(child.name for child in self.children.values()) or ("nobody",)

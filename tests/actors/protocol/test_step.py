@@ -41,6 +41,7 @@ from actors.protocol.mail import (
     ToolEnded,
 )
 from actors.protocol.questions import Admit, Go, MaySettle, RetryAfter
+from actors.protocol.restore import restore
 from actors.protocol.rules.calling import CUT_AT_LIMIT, NO_CALL, NOTHING_SAID, ending_of
 from actors.protocol.settling import may_settle
 from actors.protocol.state import Ending, TurnState
@@ -225,6 +226,19 @@ def test_a_message_that_comes_twice_while_it_waits_is_delivered_once() -> None:
 
     assert world.hear(Prompt("m1", "m1", "follow_up")) == []
     assert world.queued() == ["m1"]
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_a_message_that_comes_again_after_its_delivery_is_not_delivered_again(is_restored: bool) -> None:
+    world = at_work()
+    world.hear(Prompt("m1", "m1", "steer"))
+    world.finish(Random(1))
+    assert "m1" in world.delivered
+    if is_restored:
+        world.state, _ = restore("session-1", world.journal, [], 9_000, is_root=True)
+
+    assert world.hear(Prompt("m1", "m1", "steer")) == []
+    assert not world.state.will_run
 
 
 def test_a_child_that_asks_while_the_run_is_ending_gets_no_child() -> None:
