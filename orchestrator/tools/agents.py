@@ -6,6 +6,7 @@ from typing import Any
 import attrs
 import msgspec
 
+from actors.protocol.budgets import LIMITS
 from actors.protocol.model import ToolSpec
 from actors.protocol.tools import (
     ChildReport,
@@ -41,7 +42,8 @@ _SPAWN = ToolSpec(
         tools={"type": "array", "items": {"type": "string"}, "description": "Names of its tools (default: yours)"},
         max_cost=_AMOUNT | {"description": "Dollars that it and its children may spend"},
         max_tokens=_AMOUNT | {"description": "Tokens that it and its children may use"},
-        timeout_s={"type": "number", "exclusiveMinimum": 0, "description": "Seconds after which the child is stopped"},
+        max_turns={"type": "integer", "minimum": 1, "description": "Model calls that it and its children may make"},
+        timeout_s={"type": "number", "exclusiveMinimum": 0, "description": "Seconds that a run of it may take"},
         wait={"type": "boolean", "description": f"Wait for it, up to {MAX_WAIT_S:.0f} s (default false)"},
     ),
 )
@@ -80,7 +82,7 @@ class SpawnAgentTool:
             model=given.get("model"),
             thinking=given.get("thinking"),
             tools=tuple(given["tools"]) if "tools" in given else None,
-            limits={key: float(given[key]) for key in ("max_cost", "max_tokens", "timeout_s") if key in given},
+            limits={key: float(given[key]) for key in (*LIMITS, "timeout_s") if key in given},
             tool_call_id=context.call_id,
         )
         match await context.family.ask(request):

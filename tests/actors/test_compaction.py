@@ -325,3 +325,17 @@ async def test_the_stream_alone_tells_what_was_spent_also_on_summaries(
         _, event = read_line(line)
         replayed.take(tested.root.place, event, 0.0)
     assert replayed.rows(0.0)[0].total == row.total
+
+
+async def test_who_watches_is_told_that_a_summary_is_tried_again(autojump_clock: trio.testing.MockClock) -> None:
+    answers = [ModelFailure("overloaded", "busy"), *["what happened"] * 9]
+    tools = {"look": FunctionTool("look", long_text)}
+    tested = bench(working(6, lambda: answers.pop(0)), tools, retry=RetryPolicy(), window=2000, compaction=SMALL)
+
+    await tested.run()
+
+    (told,) = [event for event in tested.events() if event["type"] == "diagnostic"]
+    assert (told["level"], told["code"]) == ("info", "retry")
+    assert "busy" in told["text"]
+    assert tested.root.outcome == "completed"
+    assert not check_stream(tested.outlet.lines, exit_status=0)

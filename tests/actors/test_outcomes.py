@@ -266,3 +266,12 @@ async def test_the_terminal_events_of_children_come_before_that_of_their_parent(
     assert [session for session in ends(tree) if session != ROOT] == order[:3]
     assert ends(tree)[-1] == ROOT
     assert_sound(tree)
+
+
+async def test_a_root_that_ends_its_work_without_a_word_has_completed(autojump_clock: MockClock) -> None:
+    tree = stage({"root": [use("quick"), ""]}, tool("quick", saying("done and written")))
+
+    await run(tree)
+
+    assert outcome(tree) == "completed"
+    assert_sound(tree)

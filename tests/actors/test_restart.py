@@ -479,3 +479,25 @@ async def test_an_answer_that_was_under_way_when_the_session_crashed_is_kept_and
     assert [end["stopReason"] for end in ends] == ["error", "stop"]
     assert tree.root.total.input == 200
     assert_sound(tree)
+
+
+async def test_what_a_summary_has_cost_when_the_session_crashed_is_billed(
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    says: list[Line] = [use("look"), use("look"), "first", for_ever, "second", "third"]
+    tree = stage({"root": says}, tool("look", saying("word " * 300)))
+    await run(tree)
+    heard = crash_on_mail(monkeypatch, lambda mail: isinstance(mail, Prompt) and mail.message_id == "m2")
+
+    async with tree.tree.alive():
+        tree.tree.tell(CompactNow())
+        await trio.sleep(1.0)
+        tree.tree.tell(Prompt("m2", "go on"))
+        await tree.tree.quiet()
+
+    assert len(heard) == 1
+    (usage,) = bodies(tree.store, ROOT, "usage")
+    assert (usage.kind, usage.usage.input) == ("compaction", 100)
+    assert tree.root.total.input == 100 * len(requests(tree))
+    assert_sound(tree)

@@ -29,6 +29,7 @@ class NodeLimits(_Table, frozen=True):
 
     max_cost: float | None = None
     max_tokens: float | None = None
+    max_turns: int | None = None
     timeout_s: float | None = None
 
 
@@ -38,7 +39,6 @@ class TreeLimits(NodeLimits, frozen=True):
     max_depth: int | None = None
     max_children: int | None = None
     max_live_children: int | None = None
-    max_turns: int | None = None
 
 
 class PlannedNode(_Table, frozen=True):

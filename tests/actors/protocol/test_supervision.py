@@ -24,7 +24,7 @@ from actors.protocol.questions import (
     StandBy,
 )
 from actors.protocol.retry import RetryPolicy, retry_delay
-from actors.protocol.supervision import Draw, Member, TreeState, call_ended, decide
+from actors.protocol.supervision import Draw, Member, TreeState, call_ended, decide, disowned
 from actors.protocol.tools import Spawn
 from store.usage import Usage
 
@@ -113,6 +113,29 @@ def test_a_child_without_a_name_gets_the_next_free_one() -> None:
         names.append(directive.name)
 
     assert len({*names, "agent-2"}) == 4
+
+
+def test_a_child_that_is_not_wanted_any_more_was_never_there() -> None:
+    before = a_tree(Limits(max_children=1))
+    tree, admitted = spawn(before, name="scout", limits={"max_tokens": 10})
+    assert isinstance(admitted, Admit)
+    assert "new-1" in tree.budgets.accounts
+
+    assert disowned(tree, ROOT, admitted) == before
+
+
+def test_a_child_is_refused_where_its_model_or_its_price_is_not_known_and_a_cost_is_limited() -> None:
+    tree = a_tree()
+
+    _, unknown = decide(tree, MaySpawn(ROOT, Spawn("task"), unknown_model="no such model"), draw())
+    _, unpriced = decide(tree, MaySpawn(ROOT, Spawn("task", limits={"max_cost": 1.0}), is_priced=False), draw())
+    _, free = decide(tree, MaySpawn(ROOT, Spawn("task"), is_priced=False), draw())
+
+    assert isinstance(unknown, Refuse)
+    assert (unknown.limit, unknown.reason) == ("model", "no such model")
+    assert isinstance(unpriced, Refuse)
+    assert unpriced.limit == "max_cost"
+    assert isinstance(free, Admit)
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ class Rlm(types.ModuleType):
         tools: Iterable[str] | None = None,
         max_cost: float | None = None,
         max_tokens: float | None = None,
+        max_turns: int | None = None,
         timeout: float | None = None,
         timeout_s: float | None = None,
         wait: bool = False,
@@ -71,7 +72,7 @@ class Rlm(types.ModuleType):
     ) -> Coroutine[Any, Any, Any]:
         """Start a child. `await rlm(…)` gives its handle as soon as it is admitted; with `wait=True`, its result.
 
-        `timeout` is in seconds, `max_cost` in dollars; both hold for the child and all below it.
+        `timeout` is in seconds, `max_cost` in dollars, `max_turns` in model calls; they hold for the child and all below it.
         """
         if unknown:
             raise TypeError(unknown_option(next(iter(unknown)), list(type(self).__call__.__kwdefaults__ or ())))
@@ -87,6 +88,7 @@ class Rlm(types.ModuleType):
         limits = {
             "max_cost": checked("max_cost", max_cost, "a number of at least 0", is_amount),
             "max_tokens": checked("max_tokens", max_tokens, "a number of at least 0", is_amount),
+            "max_turns": checked("max_turns", max_turns, "a number of at least 0", is_amount),
             "timeout_s": checked("timeout", timeout if timeout_s is None else timeout_s, "seconds above 0", is_period),
         }
         request["limits"] = {key: float(value) for key, value in limits.items() if value is not None}
