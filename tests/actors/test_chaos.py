@@ -135,7 +135,11 @@ def assert_promises(tree: Bench) -> None:
         assert one.own == written.own, one.name
         assert one.total == written.total == truth(tree, one), one.name
         ended = [(body.run, body.outcome) for body in bodies(tree.store, one.id, "run_settled")]
-        assert [run for run, _ in ended] == list(range(1, len(ended) + 1)), one.name
+        # One that the disk did not take is missing, and the host ends with that failure.
+        kept = [run for run, _ in ended]
+        assert kept == list(range(1, len(ended) + 1)) or (tree.tree.supervisor.failure and kept == sorted({*kept})), (
+            kept
+        )
         assert len(ended) == one.runs or tree.tree.supervisor.failure, one.name
         heard = {(b.child_session_id, b.run): b.outcome for b in bodies(tree.store, one.id, "child_settled")}
         assert len(heard) == len(bodies(tree.store, one.id, "child_settled")), "an end was told twice"
