@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from actors.protocol.budgets import Amount
 from actors.protocol.compaction import CompactionPolicy
 from actors.protocol.limits import Limits
-from actors.protocol.mail import Abort, CompactNow
+from actors.protocol.mail import Abort, CompactNow, Prompt
 from actors.protocol.model import (
     CallArguments,
     Chunk,
@@ -354,6 +354,54 @@ async def test_the_worst_case_of_a_call_that_was_cut_stays_charged_and_no_total_
     assert tree.root.total.tokens == 0
     assert account.claimed == Amount()
     assert_sound(tree)
+
+
+async def test_a_call_that_is_aborted_before_it_was_sent_is_charged_nothing(autojump_clock: MockClock) -> None:
+    parts: dict[str, list[Line]] = {"root": [spawn("a", "b"), wait(), "done"]}
+    parts |= {name: [pausing(100.0, "done")] for name in "ab"}
+    limits = Limits(max_live_children=1, max_turns=5)
+    tree = stage(parts, limits=limits, budgets={"max_tokens": 100_000}, max_output=9_000)
+    supervisor = tree.tree.supervisor
+
+    async with playing(tree):
+        await trio.sleep(5.0)
+        (waiting,) = [name for name in "ab" if supervisor.slots.is_waiting(row(tree, name).id)]
+        supervisor.directory.deliver(row(tree, waiting), Abort("not needed"))
+
+    account = supervisor.state.budgets.accounts[ROOT]
+    assert account.unreported == Amount()
+    assert account.spent.turns == len(requests(tree)) == 4
+    assert_quiet(tree)
+
+
+async def test_a_prompt_counts_before_it_is_sent(autojump_clock: MockClock) -> None:
+    tree = stage({"root": ["done"]}, budgets={"max_tokens": 9_000}, max_output=500)
+
+    await run(tree, "word " * 8_000)
+
+    assert requests(tree) == []
+    assert outcome(tree) == "limit_reached"
+    assert_quiet(tree)
+
+
+async def test_an_aborted_summary_that_stood_by_makes_way(autojump_clock: MockClock) -> None:
+    says: list[Line] = [[*use("look"), *spawn("a")], use("look"), wait(), "first"]
+    parts: dict[str, list[Line]] = {"root": says, "a": ["ready", pausing(100.0, "again")]}
+    tree = stage(parts, tool("look", saying("word " * 300)), budgets={"max_tokens": 12_000}, max_output=8_000)
+    await run(tree)
+    supervisor = tree.tree.supervisor
+
+    async with tree.tree.alive():
+        supervisor.directory.deliver(row(tree, "a"), Prompt("m1", "go on"))
+        await until(lambda: supervisor.state.budgets.claims, 0.1)
+        tree.tree.tell(CompactNow())
+        await until(lambda: supervisor.state.budgets.standing, 0.1)
+        tree.tree.tell(Abort("enough"))
+        await until(lambda: not supervisor.state.budgets.standing, 0.1)
+        await tree.tree.quiet()
+
+    assert supervisor.state.budgets.claims == {}
+    assert supervisor._standing_by == {}
 
 
 async def test_during_a_back_off_nothing_is_claimed_so_others_go_on(autojump_clock: MockClock) -> None:

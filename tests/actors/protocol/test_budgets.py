@@ -140,8 +140,9 @@ def test_a_summary_is_made_whole_or_not_at_all() -> None:
     assert isinstance(bid([account(max_tokens=1_000 + TURN_OUTPUT)], estimate, is_summary=True), Bid)
 
 
-def test_a_turn_that_hands_back_counts_as_none() -> None:
-    spent = [account(max_turns=3, spent=Amount(turns=3))]
+@pytest.mark.parametrize("turns", [3, 5])
+def test_a_turn_that_hands_back_counts_as_none(turns: int) -> None:
+    spent = [account(max_turns=3, spent=Amount(turns=turns))]
     estimate = Estimate(1_000, 20_000, PRICE)
 
     assert isinstance(bid(spent, estimate), Shortage)

@@ -40,7 +40,7 @@ from actors.protocol.mail import (
     TimerFired,
     ToolEnded,
 )
-from actors.protocol.questions import Admit, Go, MaySettle, RetryAfter
+from actors.protocol.questions import Admit, Go, MayCall, MaySettle, RetryAfter
 from actors.protocol.restore import restore
 from actors.protocol.rules.calling import CUT_AT_LIMIT, NO_CALL, NOTHING_SAID, ending_of
 from actors.protocol.settling import may_settle
@@ -226,6 +226,23 @@ def test_a_message_that_comes_twice_while_it_waits_is_delivered_once() -> None:
 
     assert world.hear(Prompt("m1", "m1", "follow_up")) == []
     assert world.queued() == ["m1"]
+
+
+def test_what_comes_in_while_a_call_stands_by_is_counted_before_the_call_is_made() -> None:
+    world = World.of()
+    world.hear(Prompt("m1", "m1"))
+    world.hear(Emptied())
+    (question,) = world.questions
+    world.hear(Prompt("m2", "much more", "steer"))
+
+    effects = world.hear(Directed(question, Go(claim=1)))
+
+    assert [type(effect).__name__ for effect in effects] == ["Withdraw", "Consult"]
+    (asked,) = world.questions.values()
+    assert isinstance(asked, MayCall)
+    assert asked.incoming_chars == len("m1") + len("much more")
+    world.finish(Random(1))
+    assert world.delivered == ["m1", "m2"]
 
 
 @pytest.mark.parametrize("is_restored", [False, True])
