@@ -88,11 +88,12 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Asking(msgspec.Struct, frozen=True):
-    """A question of a tool that the supervisor has: who asked, and for what."""
+    """A child that the supervisor is asked for. `batch`: the tools that want it; None: somebody outside."""
 
     question: int
     ask_id: int
     request: Spawn
+    batch: int | None = None
 
 
 class Ending(msgspec.Struct, frozen=True):

@@ -36,17 +36,17 @@ def asked(state: TurnState, mail: Asked, at: float) -> Step:
         case Spawn() as request:
             if state.phase != "tools":
                 return state, [Answer(mail.ask_id, RefusalOf(RUN_ENDING))]
-            return ask_to_spawn(state, mail.ask_id, request)
+            return ask_to_spawn(state, mail.ask_id, request, batch=state.work)
         case WaitFor() as request:
             return _wait(state, mail.ask_id, request)
         case ListFamily():
             return state, [Answer(mail.ask_id, FamilyNow())]
 
 
-def ask_to_spawn(state: TurnState, ask_id: int, request: Spawn) -> Step:
+def ask_to_spawn(state: TurnState, ask_id: int, request: Spawn, batch: int | None = None) -> Step:
     """The supervisor holds the limits of the tree."""
     question = state.number + 1
-    asking = Asking(question, ask_id, request)
+    asking = Asking(question, ask_id, request, batch)
     state = state.with_(number=question, asking=(*state.asking, asking))
     return state, [Consult(question, MaySpawn(state.session_id, request))]
 
@@ -62,7 +62,7 @@ def directed_spawn(state: TurnState, asking: Asking, mail: Directed) -> Step:
         raise TypeError(f"expected Admit or Refuse, found {mail.directive!r}")
     admit = mail.directive
     # What a tool asked for is for nobody once its batch has ended; somebody outside waits all the same.
-    is_late = state.phase != "tools" if asking.request.tool_call_id else state.phase in {"aborting", "stopped"}
+    is_late = state.is_aborted or state.is_stopped or asking.batch not in {None, state.work}
     if is_late:
         return state, [Disown(admit), Answer(asking.ask_id, RefusalOf(RUN_ENDING))]
     spawned = ChildSpawnedEntry(
