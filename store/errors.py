@@ -3,6 +3,7 @@
 StoreError
 ├── BadUsage          counts or money that no provider can mean
 ├── BadId             a session id that is not in the allow-list
+├── BadWhen           a time or an interval that cannot be read, or that never comes
 ├── BadRecord         a line that is no entry
 ├── JournalDamaged    acknowledged bytes are gone; says where
 ├── JournalRefused    the file is not ours, or not of a version that we may write
@@ -22,6 +23,10 @@ class BadUsage(StoreError):
 
 class BadId(StoreError):
     """A session id outside `[0-9a-z][0-9a-z-]{7,63}`."""
+
+
+class BadWhen(StoreError):
+    """No form of a schedule's time that we know, or one that never comes."""
 
 
 class BadRecord(StoreError):

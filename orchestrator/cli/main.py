@@ -34,6 +34,7 @@ COMMANDS = {
         "Stored sessions: list, show, search, rename, fork, export, import, check, repair …",
     ),
     "events": ("orchestrator.cli.events", "Event streams: replay a stored tree, follow live ones, validate a stream."),
+    "schedule": ("orchestrator.cli.schedule", "Prompts that come again, or later: add, list, cancel."),
     "models": ("orchestrator.cli.models", "Models that can be named, with their windows and prices."),
     "doctor": ("orchestrator.cli.doctor", "What is wrong with the home: dead sockets, lost sessions …; mends it."),
     "config": ("orchestrator.cli.config", "What is set, and where it comes from."),

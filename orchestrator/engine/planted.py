@@ -63,7 +63,8 @@ class Planted:
     leaving: trio.Event = attrs.field(factory=trio.Event)
     """Set once the tree is to end."""
     _early: list[tuple[Row, Command]] = attrs.field(factory=list)
-    _is_over: bool = False
+    is_over: bool = False
+    """It takes nothing any more."""
 
     @classmethod
     def on(
@@ -120,11 +121,11 @@ class Planted:
                     self.tree.supervisor.directory.deliver(row, letter)
                 yield
         finally:
-            self._is_over = True
+            self.is_over = True
 
     def deliver(self, row: Row, command: Command) -> bool:
         """Bring a session a command from outside. False: the tree has ended."""
-        if self._is_over:
+        if self.is_over:
             return False
         if self.tree.takes_work:
             self.tree.supervisor.directory.deliver(row, command)

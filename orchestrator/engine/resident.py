@@ -20,10 +20,12 @@ from orchestrator.engine.errors import EngineError, NothingLeft, NotOurs
 from orchestrator.engine.host import Host
 from orchestrator.engine.jobs import Jobs
 from orchestrator.engine.keeper import Keeper
+from orchestrator.engine.scheduler import Scheduler
 from orchestrator.engine.signals import Signals
 from store.disk.fs import open_own, read_whole
 from store.disk.home import Home
 from store.disk.ownership import start_of
+from store.disk.schedules import Schedules
 from store.errors import StoreError
 from store.ids import checked_session_id
 
@@ -64,6 +66,7 @@ class Resident:
                     raise EngineError(endpoint.trouble)
                 await outer.start(signals.hear, outer.cancel_scope)
                 self._go_on(keeper)
+                outer.start_soon(Scheduler(keeper, Schedules(self.home), self.say).run)
                 self.say(f"host {os.getpid()} serves {self.home.root}")
                 await host.leaving.wait()
                 self.say(signals.reason or "told to end")

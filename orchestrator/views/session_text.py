@@ -1,7 +1,7 @@
 """Stored sessions as plain lines: the list, and the head of one."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from orchestrator.views.money import duration, exact_money, money, spent_tokens, tokens
 from orchestrator.views.rows import AgentRow
@@ -27,10 +27,14 @@ def session_list(rows: Sequence[AgentRow], now: float, width: int = 80, ascii: b
         ["Total", *(money(row.total) for row in rows)],
         ["Folder", *(one_line(row.cwd or "–", 400) for row in rows)],
     ]
-    lines = []
-    for line in zip(*(_aligned(column, place) for place, column in enumerate(table)), strict=True):
-        lines.append(cut(plain("  ".join(line), ascii=ascii).rstrip(), width, drawn.cut))
-    return lines
+    return column_lines(table, {3, 4, 5}, width, ascii=ascii)
+
+
+def column_lines(table: Sequence[Sequence[str]], right: Container[int], width: int, *, ascii: bool) -> list[str]:
+    """Columns side by side, each with its head first. `right`: the places of those that are aligned there."""
+    sides = [_aligned(column, is_right=place in right) for place, column in enumerate(table)]
+    end = signs(ascii=ascii).cut
+    return [cut(plain("  ".join(line), ascii=ascii).rstrip(), width, end) for line in zip(*sides, strict=True)]
 
 
 def age(at: str | None, now: float) -> str:
@@ -39,9 +43,9 @@ def age(at: str | None, now: float) -> str:
     return "–" if then is None else duration(int((now - then) * 1000))
 
 
-def _aligned(column: list[str], place: int) -> list[str]:
+def _aligned(column: Sequence[str], *, is_right: bool) -> list[str]:
     size = max(cells(text) for text in column)
-    return [fit_right(text, size) if place in {3, 4, 5} else fit(text, size) for text in column]
+    return [fit_right(text, size) if is_right else fit(text, size) for text in column]
 
 
 def session_head(row: AgentRow, node: Node | None, unrepaired: int = 0, ascii: bool = False) -> list[str]:

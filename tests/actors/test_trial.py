@@ -212,7 +212,7 @@ async def test_a_shell_that_breaks_is_a_gate_that_failed(autojump_clock: MockClo
 async def test_a_restart_between_gates_runs_them_again_and_forgets_no_failure(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crash = crash_on_gate(monkeypatch, 3)
+    crash = crash_on_gates(monkeypatch, {3})
     tree = gated(["done", "mended", "mended again"], shell(True, False, True, False), commands=("a", "b"), retries=1)
 
     await run(tree)
@@ -223,13 +223,27 @@ async def test_a_restart_between_gates_runs_them_again_and_forgets_no_failure(
     assert_sound(tree)
 
 
-def crash_on_gate(monkeypatch: pytest.MonkeyPatch, number: int) -> list[str]:
-    """The performer breaks when it is to start this gate, counted from 1."""
+async def test_a_session_that_crashes_over_its_gates_has_not_passed_them(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crash = crash_on_gates(monkeypatch, set(range(1, 99)))
+    tree = gated(["done"], shell(True))
+
+    await run(tree)
+
+    assert len(crash) > 1
+    assert [passed for _, _, passed in gate_ends(tree)] == [False] * len(crash)
+    assert outcome(tree) == "failed"
+    assert_sound(tree)
+
+
+def crash_on_gates(monkeypatch: pytest.MonkeyPatch, numbers: set[int]) -> list[str]:
+    """The performer breaks when it is to start these gates, counted from 1."""
     carry_out, crashes, seen = Performer._carry_out, [], [0]
 
     def break_or_go_on(self: Performer, effect: Effect, written: Any) -> None:
         seen[0] += isinstance(effect, RunGate)
-        if isinstance(effect, RunGate) and seen[0] == number:
+        if isinstance(effect, RunGate) and seen[0] in numbers:
             crashes.append(self.row.name)
             raise RuntimeError("a bug")
         carry_out(self, effect, written)

@@ -1,0 +1,118 @@
+"""A resident host delivers what is scheduled: it looks once a second, takes what is due, and brings it to its session."""
+
+import math
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from actors.directory import Row
+from actors.protocol.mail import Prompt
+from actors.protocol.restore import delivered
+from actors.receipts import Slip
+from orchestrator.engine.control.answers import Refused
+from orchestrator.engine.control.mailing import Mailing
+from orchestrator.engine.control.reading import entry_tree
+from orchestrator.engine.errors import EngineError, NotOurs
+from orchestrator.engine.keeper import Keeper
+from orchestrator.engine.planted import Planted
+from store.disk.schedules import Schedules, is_due
+from store.errors import StoreError
+from store.schedules import Schedule, Tick
+from store.wire import encode
+
+LOOK_AGAIN_S = 1.0
+# A tree that another process works on is free when that has ended, which nobody tells.
+ASK_AGAIN_S = 10.0
+
+
+@attrs.define(eq=False)
+class Scheduler:
+    """`tell` hears of trouble, each time that it is another one."""
+
+    keeper: Keeper
+    schedules: Schedules
+    tell: Callable[[str], None]
+    _known: list[Schedule] = attrs.field(factory=list)
+    _stamp: int = 0
+    _not_before: dict[str, float] = attrs.field(factory=dict)
+    _told: str = ""
+
+    async def run(self) -> None:
+        """Until the host is to end."""
+        leaving = self.keeper.host.leaving
+        async with trio.open_nursery() as nursery:
+            while not leaving.is_set():
+                self.look(nursery)
+                with trio.move_on_after(LOOK_AGAIN_S):
+                    await leaving.wait()
+
+    def look(self, nursery: trio.Nursery) -> None:
+        """Take what is due now and bring it to its sessions; `nursery` waits for the receipts."""
+        now = self.keeper.host.clock.now()
+        try:
+            for schedule in self._due(now):
+                self._take(schedule, now, nursery)
+        except (OSError, StoreError) as error:
+            self._trouble(f"schedules cannot be looked at: {error}")
+
+    def _due(self, now: float) -> list[Schedule]:
+        stamp = self.schedules.stamp()
+        if stamp != self._stamp:
+            self._known, troubles = self.schedules.all()
+            self._stamp = stamp
+            if troubles:
+                self._trouble("; ".join(troubles.values()))
+        return [each for each in self._known if is_due(each, now)]
+
+    def _take(self, schedule: Schedule, now: float, nursery: trio.Nursery) -> None:
+        """A tick is taken when it can be delivered, or never will be: until then it waits, and those behind it are one with it."""
+        if trio.current_time() < self._not_before.get(schedule.id, -math.inf):
+            return
+        reached, error = None, None
+        try:
+            reached = self.keeper.reach(schedule.session_id)
+        except NotOurs as not_ours:
+            self._not_before[schedule.id] = trio.current_time() + ASK_AGAIN_S
+            self._trouble(f"schedule {schedule.id} waits: {not_ours}")
+            return
+        except (EngineError, StoreError, OSError) as failure:
+            error = str(failure)
+        if reached is not None and (reached[0].is_over or _still_waits(*reached, schedule)):
+            return
+        self._not_before.pop(schedule.id, None)
+        for tick in self.schedules.claim(now, lambda each: each.id == schedule.id):
+            if reached is None:
+                self.schedules.end(tick, error)
+            else:
+                mailing = Mailing(*reached)
+                slip = mailing.expect(tick.id)
+                mailing.deliver(Prompt(tick.id, schedule.prompt, schedule.mode))
+                nursery.start_soon(self._confirm, tick, mailing, slip)
+
+    async def _confirm(self, tick: Tick, mailing: Mailing, slip: Slip) -> None:
+        """Note what became of it."""
+        error = None
+        try:
+            await mailing.receipt(tick.id, slip)
+        except Refused as refused:
+            error = str(refused)
+        try:
+            self.schedules.end(tick, error)
+        except (OSError, StoreError) as failure:
+            self._trouble(f"what became of schedule {tick.schedule.id} could not be noted: {failure}")
+
+    def _trouble(self, text: str) -> None:
+        if text != self._told:
+            self._told = text
+            self.tell(text)
+
+
+def _still_waits(planted: Planted, row: Row, schedule: Schedule) -> bool:
+    """Whether the last tick lies in the session's queue: then another one would say the same twice."""
+    if not schedule.claims:
+        return False
+    records = entry_tree(planted, row).records
+    needle = encode(schedule.last_tick)
+    was_queued = any(record.type == "mail" and needle in record.raw for record in records)
+    return was_queued and schedule.last_tick not in delivered(records)
