@@ -1,7 +1,7 @@
 """The dashboard's ports on real things: hosts that are watched, journals in the home, commands to hosts."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 import trio
@@ -23,7 +23,7 @@ from store.errors import BadId
 from store.events import Event, MessageUpdate, Tags, TextDelta, TurnStart
 from store.times import unix_s
 
-T = TypeVar("T")
+READERS = 2
 
 
 @attrs.define(eq=False)
@@ -89,15 +89,22 @@ class WatchedForest:
 
 @attrs.frozen
 class WatchedJournals:
-    """Reads for the detail pane. Readers take no lock and disturb nobody."""
+    """Reads for the detail pane. Readers take no lock and disturb nobody; of all pages together, few read at a time."""
 
     home: Home
+    _limiter: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(READERS))
 
     async def session(self, session_id: str) -> Stored:
-        return await _in_thread(self._session, session_id)
+        return await self._in_thread(self._session, session_id)
 
     async def tree(self, session_id: str) -> Stored:
-        return await _in_thread(self._tree, session_id)
+        return await self._in_thread(self._tree, session_id)
+
+    async def _in_thread(self, read: Callable[[str], Stored], session_id: str) -> Stored:
+        try:
+            return await trio.to_thread.run_sync(read, session_id, limiter=self._limiter)
+        except EngineError as error:
+            raise OSError(str(error)) from error
 
     def _session(self, session_id: str) -> Stored:
         node, trouble = read_node(self.home.fs, self.home, self._header(session_id).id)
@@ -117,13 +124,6 @@ class WatchedJournals:
         if header is None:
             raise KeyError(session_id)
         return header
-
-
-async def _in_thread(read: Callable[[str], T], session_id: str) -> T:
-    try:
-        return await trio.to_thread.run_sync(read, session_id)
-    except EngineError as error:
-        raise OSError(str(error)) from error
 
 
 @attrs.frozen

@@ -66,13 +66,21 @@ def timeline(stored: Stored, session_id: str, rows: Sequence[AgentRow], now_ms: 
     return Timeline(lanes=tuple(lanes), left_out=max(0, len(part) - MAX_LANES))
 
 
+# What an open lane is at when nothing of it is open that says so itself: a model call says nothing before it has ended.
+_AT: dict[str, BarKind] = {"running": "model", "retrying": "retry", "compacting": "compaction"}
+
+
 def _lane(member: Member, row: AgentRow, top: str, now_ms: int) -> Lane:
     records = member.node.records if member.node else []
     begin = _ms(member.node.header.timestamp if member.node else None) or now_ms
     is_open = row.state.is_working
     ends = [_ms(record.timestamp) or begin for record in records if record.type == "run_settled"]
     last = now_ms if is_open else (ends[-1] if ends else begin)
-    bars = _with_gaps(sorted(_bars(records, last, is_open=is_open), key=lambda bar: bar.start_ms), records, last)
+    bars = _with_gaps(sorted(_bars(records, last, is_open=is_open), key=lambda bar: bar.start_ms), records)
+    if is_open:
+        reached = max((bar.end_ms for bar in bars), default=begin)
+        kind = _AT.get(row.state.word, "waiting")
+        bars += [Bar(kind=kind, start_ms=reached, end_ms=now_ms, is_open=True)] if now_ms > reached else []
     return Lane(
         session_id=member.session_id,
         parent=None if member.session_id == top else member.parent_id,
@@ -106,7 +114,7 @@ def _tool_bar(call: Called, last_ms: int, *, is_open: bool) -> Bar:
     return Bar(kind="tool", start_ms=call.start_ms, end_ms=end, label=label, is_open=unended and is_open)
 
 
-def _with_gaps(bars: Sequence[Bar], records: Sequence[Record], last_ms: int) -> list[Bar]:
+def _with_gaps(bars: Sequence[Bar], records: Sequence[Record]) -> list[Bar]:
     """Between what took time: a pause before a try, or a wait, as long as a run was open."""
     failed = {message.timestamp + (message.duration_ms or 0) for message in _failures(records)}
     found: list[Bar] = []
@@ -117,9 +125,6 @@ def _with_gaps(bars: Sequence[Bar], records: Sequence[Record], last_ms: int) -> 
             found += _while_open(Bar(kind=kind, start_ms=reached, end_ms=bar.start_ms), records)
         found.append(bar)
         reached = max(reached or 0, bar.end_ms)
-    if reached is not None and last_ms > reached:
-        kind = "retry" if reached in failed else "waiting"
-        found += _while_open(Bar(kind=kind, start_ms=reached, end_ms=last_ms), records)
     return found
 
 

@@ -153,7 +153,7 @@ class Pages:
             raise BadRequest(f"expected one of {', '.join(DETAILS)}")
         session = request.query_params.get("session", "")
         try:
-            return await detail(self.dashboard.journals, session, request.query_params)
+            return await detail(self.dashboard, session, request.query_params)
         except ValueError as error:
             raise BadRequest(str(error)) from error
 

@@ -31,7 +31,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 @attrs.define
 class Writing:
-    """The answer that a session is writing. `length` counts all of it, `text` is bounded."""
+    """The answer that a session is writing; what is longer than can be read is not kept."""
 
     message_id: int
     text: str = ""
@@ -105,6 +105,10 @@ class Board:
             self.gone_at.pop(key, None)
             self.version += 1
         self._sources = sources
+
+    def tree(self, root_id: str) -> list[AgentRow]:
+        """The rows of one tree, as they came."""
+        return [row for row in self._sources.values() if row.root_session_id == root_id]
 
     def tell(self) -> None:
         """Wake whoever waits."""

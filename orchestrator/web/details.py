@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 
 import trio
 
@@ -11,54 +10,61 @@ from orchestrator.views.costs import costs
 from orchestrator.views.facts import facts
 from orchestrator.views.lanes import timeline
 from orchestrator.views.pages import page
-from orchestrator.views.rows import tree_rows
+from orchestrator.views.rows import AgentRow, tree_rows
 from orchestrator.views.stored import Stored
 from orchestrator.views.trouble import issues
-from orchestrator.web.ports import Journals
+from orchestrator.web.dashboard import Dashboard
 
 Query = Mapping[str, str]
-Detail = Callable[[Journals, str, Query], Awaitable[object]]
+Detail = Callable[[Dashboard, str, Query], Awaitable[object]]
 
 
-async def _conversation(journals: Journals, session: str, query: Query) -> object:
-    stored = await journals.session(session)
+async def _conversation(dashboard: Dashboard, session: str, query: Query) -> object:
+    stored = await dashboard.journals.session(session)
     return page(stored.nodes[session].tree.path(), query.get("before"), query.get("after"))
 
 
-async def _tools(journals: Journals, session: str, query: Query) -> object:
-    stored = await journals.session(session)
+async def _tools(dashboard: Dashboard, session: str, query: Query) -> object:
+    stored = await dashboard.journals.session(session)
     return called(stored.nodes[session].tree.path())
 
 
-async def _whole(fold: Callable[[Stored], object], journals: Journals, session: str) -> object:
-    """A fold of a whole tree, in a thread: the streams of all pages go on."""
-    stored = await journals.tree(session)
-    return await trio.to_thread.run_sync(fold, stored)
+async def _issues(dashboard: Dashboard, session: str, query: Query) -> object:
+    return await _of_tree(dashboard, session, lambda tree, rows: issues(tree, session, rows))
 
 
-async def _issues(journals: Journals, session: str, query: Query) -> object:
-    return await _whole(lambda tree: issues(tree, session, tree_rows(tree, time.time())), journals, session)
+async def _cost(dashboard: Dashboard, session: str, query: Query) -> object:
+    return await _of_tree(dashboard, session, lambda tree, rows: costs(tree, session))
 
 
-async def _cost(journals: Journals, session: str, query: Query) -> object:
-    return await _whole(partial(costs, session_id=session), journals, session)
+async def _timeline(dashboard: Dashboard, session: str, query: Query) -> object:
+    now_ms = round(time.time() * 1000)
+    return await _of_tree(dashboard, session, lambda tree, rows: timeline(tree, session, rows, now_ms))
 
 
-async def _timeline(journals: Journals, session: str, query: Query) -> object:
-    now = time.time()
-    return await _whole(
-        lambda tree: timeline(tree, session, tree_rows(tree, now), round(now * 1000)), journals, session
-    )
-
-
-async def _info(journals: Journals, session: str, query: Query) -> object:
-    def fold(tree: Stored) -> object:
-        row = next((row for row in tree_rows(tree, time.time()) if row.session_id == session), None)
+async def _info(dashboard: Dashboard, session: str, query: Query) -> object:
+    def fold(tree: Stored, rows: list[AgentRow]) -> object:
+        row = next((row for row in rows if row.session_id == session), None)
         if row is None:
             raise KeyError(session)
         return facts(tree, session, row)
 
-    return await _whole(fold, journals, session)
+    return await _of_tree(dashboard, session, fold)
+
+
+async def _of_tree(dashboard: Dashboard, session: str, fold: Callable[[Stored, list[AgentRow]], object]) -> object:
+    """A fold of a whole tree and its rows, in a thread: the streams of all pages go on.
+
+    The rows are those that the page shows: a journal does not know who waits for a retry.
+    """
+    stored = await dashboard.journals.tree(session)
+    shown = dashboard.board.tree(stored.root_id)
+
+    def work() -> object:
+        is_there = any(row.session_id == session for row in shown)
+        return fold(stored, shown if is_there else tree_rows(stored, time.time()))
+
+    return await trio.to_thread.run_sync(work)
 
 
 DETAILS: dict[str, Detail] = {

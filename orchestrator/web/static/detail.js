@@ -10,12 +10,14 @@ import { Timeline } from './timeline.js';
 
 const TABS = ['Overview', 'Conversation', 'Tools', 'Timeline', 'Cost', 'Issues', 'Info'];
 const REFRESH_MS = 2_000;
+const REST = 5;
 
 export class Detail {
   tab = 'Overview';
   node = null;
   #seen = '';
   #loadedAt = 0;
+  #took = 0;
   #mode = 'message';
 
   /** `on`: {go(id), opened(id or null), close()}. */
@@ -113,6 +115,7 @@ export class Detail {
   }
 
   async #load(panel, id) {
+    const begin = performance.now();
     this.#loadedAt = Date.now();
     this.#seen = this.#sign();
     const inside = h('div', {});
@@ -130,6 +133,7 @@ export class Detail {
     } catch (error) {
       put(panel, h('p', { class: 'soft text' }, `Nothing can be shown: ${error.message}`));
     }
+    this.#took = performance.now() - begin;
   }
 
   /** What has to change before the open tab is read again. */
@@ -138,9 +142,13 @@ export class Detail {
     return row ? `${row.messages} ${row.lastEventAt} ${row.word} ${row.totalTokens}` : '';
   }
 
-  /** Once a second: read the tab again where its agent has moved on. A hand that is at work in it is not disturbed. */
+  /**
+   * Once a second: read the tab again where its agent has moved on; what takes long to read, seldom. A hand that is at work
+   * in it is not disturbed.
+   */
   async tick() {
-    if (!this.node || this.isOff() || this.#sign() === this.#seen || Date.now() - this.#loadedAt < REFRESH_MS) return;
+    if (!this.node || this.isOff() || this.#sign() === this.#seen) return;
+    if (Date.now() - this.#loadedAt < Math.max(REFRESH_MS, REST * this.#took)) return;
     if (this.tab === 'Conversation') {
       this.#loadedAt = Date.now();
       this.#seen = this.#sign();

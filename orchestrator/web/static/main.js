@@ -41,6 +41,7 @@ let showsEnded = false;
 let isWide = remembered('columns', '') === 'wide';
 let openSession = null;
 let issuesTold = new Set();
+let heard = 0;
 let isDirty = true;
 
 const isOff = () => connection.is !== 'live';
@@ -81,6 +82,7 @@ function patch(data) {
 
 function feedCame({ lines: came }) {
   feed.add(came);
+  heard += came.length;
   for (const line of came) if (line.ended) banners.hostEnded(line.ended);
 }
 
@@ -163,6 +165,8 @@ function instead(found, test) {
 /** Once a second: what counts by itself. */
 function tick() {
   banners.connection(connection, Date.now());
+  top.connection(connection, heard);
+  heard = 0;
   const node = selection.node;
   const roots = forest.roots.filter((root) => isShown(root, forest, showsEnded, now()));
   const root = node ? forest.root(node) : (roots[0] ?? null);

@@ -60,10 +60,12 @@ export class TopBar {
     attr(this.input, 'title', text || null);
   }
 
-  connection(state) {
+  /** `rate`: events in the last second. */
+  connection(state, rate = 0) {
     this.pill.classList.toggle('live', state.is === 'live');
     this.pill.classList.toggle('lost', state.is === 'lost');
-    say(this.pill, { live: '● live', lost: `○ reconnecting · try ${state.tries}`, new: '○ connecting' }[state.is]);
+    const events = rate ? ` · ${counted(rate, 'event')}/s` : '';
+    say(this.pill, { live: `● live${events}`, lost: `○ reconnecting · try ${state.tries}`, new: '○ connecting' }[state.is]);
   }
 }
 

@@ -201,7 +201,7 @@ def test_bars_are_as_long_as_what_took_time_says(forest: Forest) -> None:
 
     [lane] = timeline(stored, root.id, tree_rows(stored, forest.now), begin + 60_000).lanes
 
-    assert [(bar.kind, bar.start_ms - begin, bar.end_ms - begin) for bar in lane.bars[:5]] == [
+    assert [(bar.kind, bar.start_ms - begin, bar.end_ms - begin) for bar in lane.bars] == [
         ("model", 0, 2_000),
         ("tool", 2_000, 2_700),
         ("model", 2_700, 2_800),
@@ -243,6 +243,23 @@ def test_what_runs_has_no_end_and_its_open_tool_reaches_to_now(forest: Forest) -
     assert [(bar.kind, bar.end_ms - begin, bar.is_open) for bar in lane.bars if bar.kind == "tool"] == [
         ("tool", 9_000, True)
     ]
+
+
+@pytest.mark.parametrize(("answers", "kind"), [(0, "model"), (1, "retry")])
+def test_what_an_open_lane_is_at_goes_on_to_now(forest: Forest, answers: int, kind: str) -> None:
+    root = forest.root()
+    forest.own(root)
+    root.prompt()
+    begin = int(forest.now * 1000)
+    for _ in range(answers):
+        root.answer("", stop_reason="error", error="overloaded")
+    stored = read(forest, root)
+    status = "retrying" if answers else "running"
+    rows = [msgspec.structs.replace(each, status=status) for each in tree_rows(stored, forest.now)]
+
+    [lane] = timeline(stored, root.id, rows, begin + 9_000).lanes
+
+    assert [(bar.kind, bar.end_ms - begin, bar.is_open) for bar in lane.bars] == [(kind, 9_000, True)]
 
 
 # --- info -------------------------------------------------------------------------------------------------------------
