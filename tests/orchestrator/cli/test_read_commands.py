@@ -698,3 +698,28 @@ def test_the_program_takes_its_arguments_from_the_caller(tmp_path: Path, monkeyp
         main(["agents", "--json"])
 
     assert ended.value.code == 0
+
+
+@pytest.mark.parametrize("by", ["model", "day"])
+@pytest.mark.parametrize("arguments", [(), ("--all",)])
+def test_usage_by_model_and_by_day_sums_to_what_sessions_show(
+    forest: Forest, run: Run, by: str, arguments: tuple[str, ...]
+) -> None:
+    sample(forest)
+    reports = json.loads(run("usage", "--all", "--json").stdout)
+
+    found = json.loads(run("usage", "--by", by, "--json", *arguments).stdout)
+    table = list(csv.DictReader(io.StringIO(run("usage", "--by", by, "--csv", *arguments).stdout)))
+    text = run("usage", "--by", by, *arguments).stdout
+
+    assert found["by"] == by
+    assert found["verified"] is True
+    assert found["total"] == reports[0]["total"]
+    assert sum(int(row["output"]) for row in table) == found["total"]["output"]
+    assert [row[by] for row in table] == [part["key"] for part in found["parts"]]
+    assert "parts sum to total: verified" in text
+    assert "≥ $0.0464" in text
+
+
+def test_usage_by_something_else_is_refused(run: Run) -> None:
+    assert run("usage", "--by", "colour").exit_code == 2

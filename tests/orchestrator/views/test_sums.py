@@ -8,15 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.views.bills import bills
+from orchestrator.views.grid import Look
 from orchestrator.views.money import exact_money, money
 from orchestrator.views.rows import AgentRow, tree_rows
 from orchestrator.views.stored import Stored
 from orchestrator.views.text import cells
 from orchestrator.views.usage_report import UsageNode, UsageReport, usage_report
-from orchestrator.views.usage_table import HEAD, usage_table
+from orchestrator.views.usage_table import HEADS, Row, part_lines, part_rows, parted, session_rows
 from store.entries import CompactionEntry, UsageEntry
 from store.usage import Price, Spend, Usage, add_up, priced, spend_of
-from tests.orchestrator.views.drawn import listed, usage_text
+from tests.orchestrator.views.drawn import listed, texts, usage_text
 from tests.stored import PRICE, Forest, StoredSession, read, sample
 
 FREE = Price()
@@ -101,12 +103,26 @@ def assert_unknown_stays_unknown(rows: list[AgentRow]) -> None:
 
 
 def assert_table_sums(stored: Stored, top: AgentRow) -> None:
-    table = [dict(zip(HEAD, row, strict=True)) for row in usage_table(stored)]
-    total = spend(top.total)
+    report, total = usage_report(stored), spend(top.total)
+    assert_rows_sum([dict(zip(HEADS["session"], row, strict=True)) for row in session_table(stored)], total)
+    for by in ("model", "day"):
+        found = parted(bills(stored, report), [report], by)  # type: ignore[arg-type]
+        assert found.verified
+        assert spend(found.total) == total
+        assert_rows_sum([dict(zip(HEADS[found.by], row, strict=True)) for row in part_rows(found)], total)
+
+
+def session_table(stored: Stored) -> list[Row]:
+    return list(session_rows(bills(stored, usage_report(stored))))
+
+
+def assert_rows_sum(table: list[dict[str, str]], total: Spend) -> None:
     assert sum(int(row["input"]) for row in table) == total.input
     assert sum(int(row["cacheWrite"]) for row in table) == total.cache_write
     assert sum(int(row["costUsd"].replace(".", "") or 0) for row in table) == total.total_pico
-    assert {row["model"] for row in table if row["priceKnown"] == "no"} == set(total.unpriced)
+    if table and "model" in table[0]:
+        assert {row["model"] for row in table if row["priceKnown"] == "no"} == set(total.unpriced)
+    assert any(row["priceKnown"] == "no" for row in table) == bool(total.unpriced)
 
 
 @pytest.fixture
@@ -146,7 +162,7 @@ def test_summaries_and_calls_that_left_nothing_else_count(forest: Forest) -> Non
         total_tokens=2_020,
         cost=msgspec.structs.replace(usage.cost, input=0.002, output=0.0002, total=0.0022),
     )
-    assert [row[HEAD.index("model")] for row in usage_table(stored)] == ["test/opus", "test/haiku"]
+    assert [row[HEADS["session"].index("model")] for row in session_table(stored)] == ["test/opus", "test/haiku"]
 
 
 def test_a_report_of_a_child_stands_for_itself(forest: Forest) -> None:
@@ -258,3 +274,39 @@ def test_the_tree_as_text_is_never_wider_than_the_terminal(forest: Forest) -> No
         " └ legacy-shim         ✗ failed      invalid_request…   <$0.01    4     3s",
     ]
     assert all(line.isascii() for line in listed(rows, 120, is_ascii=True))
+
+
+def test_by_model_and_by_day_as_text(forest: Forest) -> None:
+    stored = read(forest, sample(forest))
+    report = usage_report(stored)
+
+    by_model = texts(part_lines(parted(bills(stored, report), [report], "model"), [report], Look(100, 0.0)))
+    by_day = texts(part_lines(parted(bills(stored, report), [report], "day"), [report], Look(44, 0.0)))
+
+    assert by_model == [
+        "Model        Sessions  Calls  Input  Output  Cached       Cost",
+        "test/sonnet         1      1    30k     900     13k    $0.0408",
+        "test/opus           1      2   3.2k     140    1.0k    $0.0047",
+        "test/haiku          1      1    900       0       0    $0.0009",
+        "local/qwen          1      1    58k      12       0          ?",
+        "Total               4      5    92k    1.1k     14k  ≥ $0.0464",
+        "",
+        "no price for local/qwen (58k tokens), so ≥ is a lower bound",
+        "parts sum to total: verified",
+    ]
+    assert by_day[0].split() == ["Day", "Sessions", "Calls", "Cost"]
+    assert by_day[2].endswith("≥ $0.0464")
+    assert "parts sum to total: verified" in by_day
+
+
+def test_parts_of_a_tree_that_does_not_add_up_are_not_verified(forest: Forest) -> None:
+    root = sample(forest)
+    shim = next(session for session in forest.sessions.values() if session.header.name == "legacy-shim")
+    shim.bill_ancestors("00000099", Spend(input=1_200, input_pico=1_200_000_000, total_pico=1_200_000_000))
+    stored = read(forest, root)
+    report = usage_report(stored)
+
+    found = parted(bills(stored, report), [report], "model")
+
+    assert not found.verified
+    assert "NOT verified" in texts(part_lines(found, [report], Look(100, 0.0)))[-1]
