@@ -1,25 +1,23 @@
 """The options of a run that was interrupted, for the one that goes on with it."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from orchestrator.engine.errors import WrongUsage
-from orchestrator.engine.terms import is_given, terms_of
-from store.disk.forest import decoded
+from orchestrator.engine.terms import is_given, terms_kept
+from store.disk.forest import read_header
 from store.disk.home import Home
-from store.disk.journal import read_journal
 from store.errors import StoreError
 
 
 def as_before(home: Home, session_id: str, options: dict[str, Any]) -> dict[str, Any]:
     """`options`, with the terms and the folder of the session's last run where none was given. Raises WrongUsage."""
-    try:
-        recovery = read_journal(home.fs, home.journal_path(session_id), session_id)
-    except (OSError, StoreError):
-        return options  # whoever opens it says what is wrong
-    kept = terms_of(list(decoded(recovery.records)))
-    if recovery.header is not None:
-        kept["cwd"] = recovery.header.cwd
+    kept = terms_kept(home, session_id)
+    with suppress(OSError, StoreError):  # whoever opens it says what is wrong
+        header = read_header(home.fs, home, session_id)
+        if header is not None:
+            kept["cwd"] = header.cwd
     if "gates" in kept:
         kept["gates"] = tuple(kept["gates"])
     before = {name: value for name, value in kept.items() if not is_given(options[name])}

@@ -3,10 +3,9 @@
 import os
 import sys
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
-import msgspec
 
 from orchestrator.cli.common import home_from_env, known_names, newest_root, options_of, session_named
 from orchestrator.cli.declared import as_declared
@@ -23,15 +22,13 @@ from orchestrator.engine.prompt import piped_text, prompt_content, readable
 from orchestrator.engine.rpc import run_rpc
 from orchestrator.engine.stdout import hold_standard_descriptors
 from orchestrator.engine.telling import PiSpeech
-from orchestrator.engine.terms import is_given, terms_given
-from orchestrator.engine.toolset import chosen_tools
+from orchestrator.engine.terms import is_given, terms_given, under
 from orchestrator.views.text import sanitize_terminal
 from store.dialects import DIALECTS
 from store.disk.home import Home
 from store.disk.listing import place_of
 from store.messages import Visible
 
-Configured = TypeVar("Configured", bound=msgspec.Struct)
 _SPOKEN = ("native", "pi", "selesai")
 THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
 
@@ -262,7 +259,6 @@ def _job(
         for node in plan.nodes():
             if node.model is not None:
                 models.get(node.model)
-    limits = {name: options[name] for name in ("max_depth", "max_children", "max_live_children", "max_turns")}
     has_stored = stored is not None or options["fork"] is not None
     model, thinking = models.chosen(options["model"], options["provider"], options["thinking"], has_stored=has_stored)
     config = models.config
@@ -272,39 +268,17 @@ def _job(
         model=model,
         cwd=folder,
         environ=os.environ,
-        limits=_over(config.limits, **limits),
-        retry=config.retry,
-        compaction=config.compaction,
-        fallback_model=options["fallback_model"],
-        waits_for_reset=options["wait_for_reset"],
-        gates=_over(
-            config.gates,
-            commands=_commands(options["gates"]),
-            retries=options["gate_retries"],
-            timeout_s=options["gate_timeout"],
-        ),
-        autonomy=_over(
-            config.autonomous,
-            enabled=options["autonomous"] or None,
-            max_continuations=options["max_continuations"],
-            goal=readable(options["goal"]) if options["goal"] is not None else None,
-        ),
-        budgets={name: options[name] for name in ("max_cost", "max_tokens") if options[name] is not None},
-        timeout_s=options["timeout"],
         session=stored,
         fork=session_named(home, options["fork"]).id if options["fork"] is not None else None,
         name=readable(options["name"]) if options["name"] else None,
         tree=plan,
         terms=terms_given(options),
-        tools=() if options["no_tools"] else chosen_tools(options["tools"]),
         thinking=thinking,
-        system_prompt=options["system_prompt"],
-        append_system_prompt=options["append_system_prompt"],
-        has_context_files=not options["no_context_files"],
         is_kept=not options["no_session"],
         durability=options["durability"] or config.durability,
         is_json=is_json,
         stream=_stream(options, is_json),
+        **under(options, config),
     )
 
 
@@ -336,18 +310,6 @@ def _stream(options: dict[str, Any], is_json: bool) -> Projection:
 def _speech(options: dict[str, Any]) -> PiSpeech | None:
     """In whose words the client talks; None: ours."""
     return PiSpeech() if options["dialect"] in {"pi", "selesai"} else None
-
-
-def _over(configured: Configured, **given: Any) -> Configured:
-    """What the files say, and over it what the command line says."""
-    return msgspec.structs.replace(configured, **{name: value for name, value in given.items() if value is not None})
-
-
-def _commands(gates: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The gates of the command line, in their order; None: those of the configuration."""
-    if any(not gate.strip() for gate in gates):
-        raise WrongUsage("expected a shell command after --gate, found none; an empty one would always pass")
-    return tuple(readable(gate) for gate in gates) or None
 
 
 def _stored(options: dict[str, Any], home: Home, folder: Path) -> str | None:

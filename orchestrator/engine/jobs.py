@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import msgspec
 
 from orchestrator.engine.config import Config, load_config
 from orchestrator.engine.errors import WrongUsage
 from orchestrator.engine.job import Job
 from orchestrator.engine.models import Models
+from orchestrator.engine.terms import terms_given, terms_kept, under
 from store.disk.forest import read_header
 from store.disk.home import Home
 
@@ -33,7 +33,8 @@ class Jobs:
         header = read_header(self.home.fs, self.home, root_id)
         folder = Path("/") if header is None else Path(header.cwd)
         config, models = self._models(folder)
-        return attrs.evolve(self._job(folder, config, session=root_id), prompt=None if goes_on else ""), models
+        job = self._job(folder, config, terms_kept(self.home, root_id), session=root_id)
+        return attrs.evolve(job, prompt=None if goes_on else ""), models
 
     def new(
         self,
@@ -56,11 +57,10 @@ class Jobs:
         if unknown:
             known = ", ".join((*_SPENDING, *_COUNTS, "timeout_s"))
             raise WrongUsage(f"there is no limit {', '.join(unknown)}; limits: {known}")
-        counts = {each: int(given[each]) for each in _COUNTS if each in given}
-        config = msgspec.structs.replace(config, limits=msgspec.structs.replace(config.limits, **counts))
-        budgets = {each: given[each] for each in _SPENDING if each in given}
-        job = self._job(cwd, config, model=named, thinking=thinking, name=name, tools=tools, budgets=budgets)
-        return attrs.evolve(job, timeout_s=given.get("timeout_s")), models
+        terms: dict[str, Any] = {each: int(amount) if each in _COUNTS else amount for each, amount in given.items()}
+        terms |= {"timeout": terms.pop("timeout_s", None), "tools": None if tools is None else ",".join(tools)}
+        terms |= {"no_tools": tools == (), "thinking": thinking}
+        return self._job(cwd, config, terms, model=named, thinking=thinking, name=name), models
 
     def _models(self, folder: Path) -> tuple[Config, Models]:
         if not folder.is_dir():
@@ -68,17 +68,14 @@ class Jobs:
         config = load_config(self.home.config_path, folder)
         return config, Models(config, self.environ, folder)
 
-    def _job(self, folder: Path, config: Config, **members: Any) -> Job:
+    def _job(self, folder: Path, config: Config, terms: Mapping[str, Any], **members: Any) -> Job:
         return Job(
             prompt="",
             model=members.pop("model", None),
             cwd=folder,
             environ=self.environ,
-            limits=config.limits,
-            retry=config.retry,
-            compaction=config.compaction,
-            gates=config.gates,
-            autonomy=config.autonomous,
             durability=config.durability,
+            terms=terms_given(terms),
+            **under(terms, config),
             **members,
         )

@@ -221,6 +221,8 @@ class Planted:
             outbox.append(ModelChangeEntry(provider=provider, model_id=name))
         if job.name is not None and job.name != tree.root.name:
             outbox.append(SessionInfoEntry(name=job.name))
+        # A level that was set since then is the one that counts.
+        tree.root.thinking = tree.root.thinking or (job.terms or {}).get("thinking")
         if job.terms is not None and job.terms != terms_of(node.tree.own_records):
             outbox.append(terms_entry(job.terms))
         goal = tree.supervisor.state.autonomy.goal

@@ -57,6 +57,8 @@ async def test_roots_begin_and_stored_ones_are_opened_by_the_first_command_for_t
         assert host.trees == {}
         entries = await client.call({"type": "get_entries", "sessionId": session})
         assert list(host.trees) == [session]
+        job = host.trees[session].job  # what it may do outlives the host
+        assert (job.limits.max_turns, job.budgets, job.timeout_s) == (5, {"max_tokens": 1000}, 60)
         assert [entry["type"] for entry in entries["entries"]].count("run_settled") == 1
         await client.call({"type": "subscribe"})
         for _ in range(2):
