@@ -316,29 +316,6 @@ def tagged(tail: bytes, kind: str, place: Place, seq: int, at: str) -> bytes:
     return b'%b%d,"at":"%b"%b%b\n' % (head, seq, at.encode(), middle, tail)
 
 
-_TAGGED = re.compile(
-    rb'\{"type":"([^"]+)"(,"sessionId":"([^"]+)","seq":\d+,"at":"[^"]+"(?:,"rootSessionId":"[^"]+","depth":\d+'
-    rb'(?:,"parentSessionId":"[^"]+")?)?)'
-)
-
-
-class TaggedLine(msgspec.Struct, frozen=True):
-    """A line of the multiplexed stream, taken apart: `{"type":"KIND"` + `tags` + `tail`."""
-
-    kind: str
-    session_id: str
-    tags: bytes
-    tail: bytes
-
-
-def parted(line: bytes) -> TaggedLine | None:
-    """What `tagged` has joined; None for any other line."""
-    found = _TAGGED.match(line)
-    if found is None:
-        return None
-    return TaggedLine(found[1].decode(), found[3].decode(), found[2], line[found.end() :])
-
-
 def event_tail(event: Event) -> tuple[str, bytes]:
     """The type of an event and what follows `{"type":"…"` in its encoding.
 
@@ -359,6 +336,29 @@ def line_tags(line: bytes) -> tuple[str, str, int]:
     if found is None:
         raise ValueError(f"expected a line of the stream, found {line[:80]!r}")
     return found[1].decode(), found[2].decode(), int(found[3])
+
+
+_TAGGED = re.compile(
+    _PUBLISHED.pattern + rb'"at":"[^"]+"(?:,"rootSessionId":"[^"]+","depth":\d+(?:,"parentSessionId":"[^"]+")?)?'
+)
+
+
+class TaggedLine(msgspec.Struct, frozen=True):
+    """A line of the multiplexed stream, taken apart: `{"type":"KIND"` + `tags` + `tail`."""
+
+    kind: str
+    session_id: str
+    tags: bytes
+    tail: bytes
+
+
+def parted(line: bytes) -> TaggedLine | None:
+    """What `tagged` has joined; None for any other line."""
+    found = _TAGGED.match(line)
+    if found is None:
+        return None
+    tags = line[found.end(1) + 1 : found.end()]
+    return TaggedLine(found[1].decode(), found[2].decode(), tags, line[found.end() :])
 
 
 class Tags(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,12 +1,14 @@
 """The multiplexed stream: every line says whose it is, and the lines of one session are the stream it would have had alone."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 from trio.testing import MockClock
 
+from actors.protocol.limits import Limits
 from actors.protocol.model import Hear, ModelFailure, ModelRequest, ReplyEnd, TextChunk
 from actors.testing import FunctionModel
 from store.events import SHORT_TAGGED, Event, Place, event_tail
@@ -49,7 +51,11 @@ def interleaved() -> Bench:
 
 def untagged(tree: Bench, session: str) -> list[dict[str, Any]]:
     """The lines of one session without what publication adds."""
-    return [{key: value for key, value in event.items() if key not in TAGS} for event in tree.events(session)]
+    return [bare(event) for event in tree.events(session)]
+
+
+def bare(event: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in event.items() if key not in TAGS}
 
 
 async def test_the_lines_of_one_session_without_their_tags_are_what_it_said_byte_for_byte(
@@ -99,19 +105,40 @@ async def test_a_child_tells_what_it_would_have_told_as_a_root(autojump_clock: M
         assert lines == msgspec.json.decode(encode(expected).replace(b"task of a", f"task of {name}".encode()))
 
 
-def without_places(lines: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+async def test_each_of_a_hundred_that_are_told_across_each_other_tells_what_it_would_have_told_alone(
+    autojump_clock: MockClock,
+) -> None:
+    names = [f"kid-{number}" for number in range(100)]
+    parts: dict[str, list[Line]] = {"root": [spawn(*names), wait(), "done"], **dict.fromkeys(names, STORY)}
+    tree = stage(parts, tool("quick", saying("quick")), limits=Limits(max_children=100, max_live_children=16))
+    await run(tree)
+    alone = stage({"root": STORY}, tool("quick", saying("quick")))
+    await run(alone, "task of a kid")
+
+    told = tree.events()
+    changes = [one["sessionId"] != other["sessionId"] for one, other in pairwise(told)]
+    assert sum(changes) > 5 * len(names), "they were told one after the other"
+    _, *expected = without_places(untagged(alone, alone.root.id))
+    for name in names:
+        kid = row(tree, name).id
+        _, *lines = without_places([bare(event) for event in told if event["sessionId"] == kid])
+        assert lines == msgspec.json.decode(encode(expected).replace(b"task of a kid", f"task of {name}".encode()))
+    assert_sound(tree)
+
+
+def without_places(lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Times, lengths of time and what only a header says are another matter each time."""
     dull = {"timestamp", "durationMs", "delayMs", "parentSession", "rlmDepth", "messages"}
 
-    def bare(value: Any) -> Any:
+    def timeless(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: bare(member) for key, member in value.items() if key not in dull}
-        return [bare(member) for member in value] if isinstance(value, list) else value
+            return {key: timeless(member) for key, member in value.items() if key not in dull}
+        return [timeless(member) for member in value] if isinstance(value, list) else value
 
     for line in lines:
         if line["type"] == "session":
             line = line | {"id": "-"}
-        yield bare(line)
+        yield timeless(line)
 
 
 async def test_every_line_says_whose_it_is_and_all_but_deltas_where_in_the_tree(autojump_clock: MockClock) -> None:
