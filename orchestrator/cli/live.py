@@ -92,6 +92,19 @@ async def _named(there: list[HostInfo], name: str) -> tuple[HostInfo, str] | Non
     return next(((host, session_id) for session_id, host in found.items()), None)
 
 
+def asked_of_owner(home: Home, root_id: str, command: dict[str, Any]) -> dict[str, Any] | None:
+    """The answer of the host that has this tree; None: none that answers has it. Raises EngineError."""
+
+    async def ask() -> dict[str, Any] | None:
+        host = next((host for host in await hosts(home) if root_id in host.roots), None)
+        if host is None:
+            return None
+        async with await said(Client.connect(host.path)) as client:
+            return await said(client.call(command))
+
+    return in_loop(ask)
+
+
 @attrs.frozen
 class RunEnded:
     """How a run of a session ended, and what it said last."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from orchestrator.cli.at_work import told_its_host
 from orchestrator.cli.common import (
     AS_JSON,
     SESSION,
@@ -86,6 +87,14 @@ def opened(home: Home, session_id: str, *, repairs: bool = False) -> Iterator[Se
         yield manager
 
 
+def _entry(home: Home, session_id: str, name: str) -> str:
+    """The id of an entry that is named by id, beginning of an id or label. Raises WrongUsage."""
+    with translated():
+        manager = SessionManager.open_read_only(home.journal_path(session_id), home=home)
+        with manager.captured(TREE_LIMITS) as capture:
+            return entry_named(capture, name)
+
+
 @click.command("rename", help=RENAME_HELP)
 @SESSION
 @click.argument("name")
@@ -98,8 +107,9 @@ def rename_command(session: str, name: str, as_json: bool) -> None:
         raise WrongUsage("expected a name, found none")
     home = home_from_env()
     found = session_named(home, session)
-    with opened(home, found.id) as manager:
-        manager.append_session_info(name)
+    if told_its_host(home, found, "set_session_name", name=name) is None:
+        with opened(home, found.id) as manager:
+            manager.append_session_info(name)
     _tell(as_json, {"sessionId": found.id, "name": name}, f"{short(found.id)} is {name}")
 
 
@@ -117,10 +127,10 @@ def label_command(session: str, entry: str, label: str | None, clear: bool, as_j
         raise WrongUsage("expected a LABEL or --clear, found " + ("neither" if label is None else "both"))
     home = home_from_env()
     found = session_named(home, session)
-    with opened(home, found.id) as manager:
-        with manager.captured(TREE_LIMITS) as capture:
-            target = entry_named(capture, entry)
-        manager.append_label_change(target, label)
+    target = _entry(home, found.id, entry)
+    if told_its_host(home, found, "set_label", entryId=target, label=label) is None:
+        with opened(home, found.id) as manager:
+            manager.append_label_change(target, label)
     text = f"{target} has no label" if label is None else f"{target} is {label}"
     _tell(as_json, {"sessionId": found.id, "entryId": target, "label": label}, text)
 
@@ -156,10 +166,9 @@ def _copy(session: str, entry: str | None, name: str | None, cwd: Path | None, *
     home = home_from_env()
     found = session_named(home, session)
     path = home.journal_path(found.id)
+    if entry is not None:
+        entry = _entry(home, found.id, entry)
     with translated():
-        if entry is not None:
-            with SessionManager.open_read_only(path, home=home).captured(TREE_LIMITS) as capture:
-                entry = entry_named(capture, entry)
         folder = str(cwd.resolve()) if cwd is not None else found.cwd
         with SessionManager.fork_from(path, folder, from_id=entry, name=name or None, home=home) as fork:
             header, file = fork.header, str(fork.file)
@@ -209,18 +218,27 @@ def branch_command(session: str, entry: str, summary: str | None, summarize: boo
         raise WrongUsage("expected --summary TEXT or --summarize, not both")
     home = home_from_env()
     found = session_named(home, session)
-    with opened(home, found.id, repairs=True) as manager:
-        with manager.captured(TREE_LIMITS) as capture:
-            target = None if entry == _ROOT else entry_named(capture, entry)
-        if summarize:
+    target = None if entry == _ROOT else _entry(home, found.id, entry)
+    moved = None
+    if not summarize:
+        moved = told_its_host(home, found, "branch", entryId=target, summary=summary)
+    leaf = _branched(home, found.id, target, summary, is_summarised=summarize) if moved is None else moved["leafId"]
+    text = f"{short(found.id)} goes on from {target or 'the beginning'}"
+    _tell(as_json, {"sessionId": found.id, "entryId": target, "leafId": leaf}, text)
+
+
+def _branched(
+    home: Home, session_id: str, target: str | None, summary: str | None, *, is_summarised: bool
+) -> str | None:
+    """Move the leaf of a session that nobody has at work; where it is then."""
+    with opened(home, session_id, repairs=True) as manager:
+        if is_summarised:
             _branch_summarised(home, manager, target)
         elif summary:
             manager.branch_with_summary(target, summary)
         else:
             manager.branch_to(target)
-        leaf = manager.leaf_id
-    text = f"{short(found.id)} goes on from {target or 'the beginning'}"
-    _tell(as_json, {"sessionId": found.id, "entryId": target, "leafId": leaf}, text)
+        return manager.leaf_id
 
 
 @click.command("archive", help=ARCHIVE_HELP)
@@ -233,8 +251,9 @@ def archive_command(session: str, undo: bool, as_json: bool) -> None:
     home = home_from_env()
     found = session_named(home, session)
     status = "active" if undo else "archived"
-    with opened(home, found.id) as manager:
-        manager.append_session_state({"status": status})
+    if told_its_host(home, found, "archive", undo=undo) is None:
+        with opened(home, found.id) as manager:
+            manager.append_session_state({"status": status})
     _tell(as_json, {"sessionId": found.id, "status": status}, f"{short(found.id)} is {status}")
 
 

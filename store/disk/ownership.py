@@ -200,5 +200,6 @@ def _refusal(root_id: str, owner: Owner | None) -> str:
     who = f"process {owner.pid}" + (" (this one)" if is_us else "")
     return (
         f"session tree {root_id} belongs to {who} on host {owner.host} since {owner.since}. "
-        f"Wait until it has ended, or end it there (`kill -INT {owner.pid}`); `sapwood agents` shows what it does"
+        f"Wait until it has ended, or end it there (`kill -INT {owner.pid}`); `sapwood agents` shows what it does, "
+        "`sapwood attach` and `sapwood send` talk to it"
     )

@@ -130,6 +130,23 @@ def test_a_host_that_was_killed_goes_on_with_what_it_had_at_work_and_does_nothin
     assert "interrupted" not in serve(desk).err.read_text()
 
 
+def test_what_was_acknowledged_is_there_after_a_kill(desk: Desk) -> None:
+    command = marked_sleep()
+    running = serve(desk)
+    session = hand_over(desk, sleeper(command), "go", "--name", "port")
+    until(lambda: living(command), "the tool")
+    assert desk.run("send", "port", "ask again").out.endswith(b"queued\n")
+    running.send(signal.SIGKILL)
+    running.end()
+    for pid in living(command):
+        os.kill(pid, signal.SIGKILL)
+    assert desk.journals()[session].count(b"ask again") == 1
+    serve(desk)
+    until_settled(desk, session)
+    shown = json_of(desk.run("sessions", "show", session, "--json"))
+    assert msgspec.json.encode(shown).count(b"asked again") == 1
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_in_order(desk: Desk, number: int) -> None:
     command = marked_sleep()
@@ -165,6 +182,22 @@ def test_a_stopped_tree_is_let_go_of_and_can_be_opened_elsewhere(desk: Desk) -> 
     assert desk.run("stop", session).status == 0
     until(lambda: json_of(desk.run("status", "--json"))[0]["roots"] == [], "a host without trees")
     assert desk.run("-r", session, "ask again").out == b"asked again\n"
+
+
+def test_what_is_stored_is_changed_by_the_host_that_has_it_at_work(desk: Desk) -> None:
+    running = serve(desk)
+    session = hand_over(desk, ECHO, "hello")
+    until_settled(desk, session)
+    assert desk.run("sessions", "rename", session, "port").status == 0
+    said = next(line for line in desk.journals()[session].split(b"\n") if b'"hello"' in line)
+    first = str(msgspec.json.decode(said)["id"])
+    assert desk.run("sessions", "label", "port", first, "here").status == 0
+    assert json_of(desk.run("sessions", "branch", "port", "here", "--json"))["leafId"] == first
+    assert desk.run("sessions", "archive", "port").status == 0
+    row = rows(desk)[session]
+    assert (row["name"], row["status"], row["hostPid"]) == ("port", "archived", running.pid)
+    assert desk.run("sessions", "archive", "port", "--undo").status == 0
+    assert desk.run("send", "port", "--wait", "ask again").out == b"asked again\n"
 
 
 def test_commands_become_the_host_of_a_session_that_nobody_has(desk: Desk) -> None:

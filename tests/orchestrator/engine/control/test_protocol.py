@@ -86,14 +86,31 @@ SHAPES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
-# What ends the run or the host would end the test's own tree.
-COMMANDS = sorted(NAMES - {"shutdown", "stop"})
-MEMBERS = ("message", "sessionId", "since", "types", "cursor", "streamingBehavior", "images", "customInstructions")
+# What ends the run or the host would end the test's own tree, and no random text is given to a shell.
+COMMANDS = sorted(NAMES - {"shutdown", "stop", "bash"})
+MEMBERS = (
+    *(
+        "message",
+        "sessionId",
+        "since",
+        "types",
+        "cursor",
+        "streamingBehavior",
+        "images",
+        "customInstructions",
+        "prompt",
+    ),
+    *("name", "model", "provider", "modelId", "thinking", "tools", "limits", "cwd", "level", "serviceTier", "entryId"),
+    *("label", "undo", "summary", "before", "command", "excludeFromContext"),
+)
 JUNK = st.binary(max_size=40).map(lambda line: line.replace(b"\n", b" "))
 ODD_COMMANDS = st.builds(
     lambda kind, members, id: json.dumps({"id": id, "type": kind, **members}).encode(),
     st.sampled_from(COMMANDS) | st.text(max_size=8),
-    st.dictionaries(st.sampled_from(MEMBERS), SHAPES, max_size=4),
+    st.dictionaries(st.sampled_from(MEMBERS), SHAPES, max_size=4)
+    | st.dictionaries(st.sampled_from(MEMBERS), SHAPES | st.text(min_size=1, max_size=3), max_size=4).map(
+        lambda members: {**members, "sessionId": "ROOT"}
+    ),
     SHAPES,
 )
 
@@ -105,6 +122,7 @@ async def test_whatever_is_sent_each_line_is_answered_and_the_host_goes_on(
 ) -> None:
     async with live_host(tmp_path_factory.mktemp("fuzz")) as live:
         async with await trio.open_unix_socket(live.path) as stream:
+            lines = [line.replace(b'"ROOT"', f'"{live.root_id}"'.encode()) for line in lines]
             await stream.send_all(b"".join(line + b"\n" for line in lines) + b'{"id":"last","type":"hello"}\n')
             asked = sum(bool(line.strip(b"\r")) for line in lines) + 1
             data = b""
