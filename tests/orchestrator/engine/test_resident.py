@@ -143,8 +143,7 @@ def test_what_was_acknowledged_is_there_after_a_kill(desk: Desk) -> None:
     assert desk.journals()[session].count(b"ask again") == 1
     serve(desk)
     until_settled(desk, session)
-    shown = json_of(desk.run("sessions", "show", session, "--json"))
-    assert msgspec.json.encode(shown).count(b"asked again") == 1
+    assert desk.journals()[session].count(b"asked again") == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
