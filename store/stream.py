@@ -79,11 +79,11 @@ class _Child:
 
 @attrs.define
 class StreamChecker:
-    """Takes one line after the other; each call gives what it found."""
+    """Takes one line after the other; each call gives what it found. `line`: the number of the last one."""
 
     dialect: Dialect = attrs.field(factory=lambda: DIALECTS["native"])
     is_filtered: bool = False
-    _line: int = 0
+    line: int = 0
     _seq: int = 0
     _began: str = ""
     _is_tagged: bool = False
@@ -96,12 +96,17 @@ class StreamChecker:
     _was_aborted: bool = False
     _found: list[Finding] = attrs.field(factory=list)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether an event has come."""
+        return self._root is not None
+
     def say(self, rule: str, text: str, line: int = 0) -> None:
-        self._found.append(Finding(line or self._line, rule, text))
+        self._found.append(Finding(line or self.line, rule, text))
 
     def feed(self, line: bytes) -> list[Finding]:
         """Take the next line, its newline included."""
-        self._line += 1
+        self.line += 1
         event = self._parsed(line)
         if event is not None:
             self._take(str(event.get("type")), event)
@@ -110,8 +115,8 @@ class StreamChecker:
 
     def pass_over(self, why: str) -> list[Finding]:
         """There is a next line, and it cannot be taken."""
-        self._line += 1
-        return [Finding(self._line, "unread", why)]
+        self.line += 1
+        return [Finding(self.line, "unread", why)]
 
     def _parsed(self, line: bytes) -> dict[str, Any] | None:
         if not line.endswith(b"\n"):
@@ -164,7 +169,7 @@ class StreamChecker:
             self._child_settled(event, session)
         elif kind == "child_usage_attributed":
             self._attributed(event, session)
-        session.take(kind, event, self._line)
+        session.take(kind, event, self.line)
         if session is self._root and kind == "agent_settled":
             self._last_outcome = str(event.get("outcome"))
             self._was_aborted = event.get("aborted") is True
@@ -221,7 +226,7 @@ class StreamChecker:
             is_new = not session.is_older  # an older child was spawned in another stream
             if is_new and not (self._root and self._root.is_older):
                 self.say("child", f"the header of child {session.id} comes before its child_spawned")
-            self._children[session.id] = _Child(self._line, session.parent or "", session.depth, is_new=is_new)
+            self._children[session.id] = _Child(self.line, session.parent or "", session.depth, is_new=is_new)
             if parent is not None:
                 parent.children.append(session.id)
         if parent is None or parent.depth + 1 != session.depth:
@@ -234,14 +239,14 @@ class StreamChecker:
         if event.get("childDepth") != session.depth + 1:
             self.say("child", f"expected childDepth {session.depth + 1}, found {event.get('childDepth')!r}")
         if name not in self._children:
-            self._children[name] = _Child(self._line, session.id, session.depth + 1)
+            self._children[name] = _Child(self.line, session.id, session.depth + 1)
             session.children.append(name)
 
     def _child_settled(self, event: dict[str, Any], session: Brackets) -> None:
         name, run, outcome = str(event.get("childSessionId")), event.get("run"), event.get("outcome")
         seen = self._sessions.get(name)
-        child = self._children.setdefault(name, _Child(self._line, session.id, session.depth + 1))
-        if child.parent != session.id or (seen is None and child.line == self._line and not self.is_filtered):
+        child = self._children.setdefault(name, _Child(self.line, session.id, session.depth + 1))
+        if child.parent != session.id or (seen is None and child.line == self.line and not self.is_filtered):
             self.say("child", f"child_settled of {name}, which is no child of {session.id}")
         if not isinstance(run, int) or run <= child.told_run:
             self.say("child", f"a second child_settled of {name}, run {run!r}")
@@ -275,8 +280,8 @@ class StreamChecker:
 
     def end(self, exit_status: int | None = None) -> list[Finding]:
         """What is open or missing, now that the stream has ended, and whether the exit status agrees."""
-        is_empty = self._line == 0
-        self._line = max(self._line, 1)
+        is_empty = self.line == 0
+        self.line = max(self.line, 1)
         if self._root is None:
             if exit_status not in STARTUP_FAILURES:
                 self.say("header", "the stream is empty" if is_empty else "no line of the stream is an event")

@@ -26,8 +26,9 @@ from orchestrator.engine.errors import EngineError, WrongUsage
 from orchestrator.views.text import one_line
 from store.brackets import KNOWN
 from store.dialects import DIALECTS
+from store.forest_stream import ForestChecker
 from store.replay import replay_lines
-from store.stream import Finding, StreamChecker
+from store.stream import Finding
 
 HELP = """Event streams: JSON lines as `sapwood --mode json` prints them.
 
@@ -167,7 +168,7 @@ def _fail_if_unknown(types: tuple[str, ...]) -> None:
 @told
 def validate(file: str, dialect: str, exit_status: int | None, is_filtered: bool, as_json: bool) -> None:
     """Read, check, print each finding as it comes."""
-    checker = StreamChecker(DIALECTS[dialect], is_filtered)
+    checker = ForestChecker(DIALECTS[dialect], is_filtered)
     count = 0
     sessions: set[str] = set()
     kept: list[Finding] = []
@@ -192,7 +193,7 @@ def validate(file: str, dialect: str, exit_status: int | None, is_filtered: bool
 
 
 def _checked(
-    checker: StreamChecker, lines: Iterator[bytes | None], exit_status: int | None
+    checker: ForestChecker, lines: Iterator[bytes | None], exit_status: int | None
 ) -> Iterator[tuple[list[Finding], bytes | None]]:
     """Each line with what was found at it; at last what is found at the end, without a line."""
     for line in lines:

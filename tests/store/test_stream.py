@@ -1,7 +1,7 @@
 """The checker of streams: sound ones pass, and whatever is lost, doubled or out of place is found where it is."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from store import entries, events, messages
 from store.dialects import DIALECTS
-from store.stream import StreamChecker, check_stream
+from store.forest_stream import ForestChecker
+from store.stream import Finding, StreamChecker, check_stream
 from store.usage import Usage
 from store.wire import encode
 
@@ -737,6 +738,61 @@ def test_an_empty_stream_is_right_only_for_a_failed_start() -> None:
     assert [check_stream([], exit_status=status) for status in (1, 2, 4)] == [[], [], []]
     assert [finding.rule for finding in check_stream([], exit_status=0)] == ["header"]
     assert [finding.rule for finding in check_stream([])] == ["header"]
+
+
+# --- several trees in one stream --------------------------------------------------------------------------------------
+
+
+def of_forest(lines: Iterable[bytes], exit_status: int | None = None, dialect: str = "native") -> list[Finding]:
+    checker = ForestChecker(DIALECTS[dialect])
+    return [found for line in lines for found in checker.feed(line)] + checker.end(exit_status)
+
+
+def across(*streams: list[bytes], seed: int = 1) -> list[bytes]:
+    """Lines of several streams in any order, each stream in its own."""
+    chance = random.Random(seed)
+    left = [list(stream) for stream in streams]
+    found = []
+    while left := [stream for stream in left if stream]:
+        found.append(chance.choice(left).pop(0))
+    return found
+
+
+def renamed(stream: Stream, name: str) -> list[bytes]:
+    return [line.replace(b"-0000-7000", f"-{name}-7000".encode()) for line in raw(stream)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_trees_that_are_told_across_each_other_are_each_sound(seed: int) -> None:
+    one, other = renamed(SOUND["a_tree"], "1111"), renamed(SOUND["a_tree"], "2222")
+
+    assert of_forest(across(one, other, seed=seed)) == []
+    assert of_forest([*one, *other]) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_missing_in_one_tree_is_found_where_it_is_missed(seed: int) -> None:
+    one, other = renamed(SOUND["a_tree"], "1111"), renamed(SOUND["a_tree"], "2222")
+    lines = across(one, other, seed=seed)
+    place = lines.index(other[5])
+
+    found = of_forest([*lines[:place], *lines[place + 1 :]])
+
+    assert "seq" in {finding.rule for finding in found}
+    assert all(finding.line > place for finding in found if finding.rule == "seq")
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_stream_of_one_tree_is_judged_as_ever(name: str) -> None:
+    lines = raw(SOUND[name])
+
+    assert of_forest(lines) == check_stream(lines)
+    for place in range(1, len(lines)):
+        cut = [*lines[:place], *lines[place + 1 :]]
+        assert of_forest(cut) == check_stream(cut)
+    assert of_forest([b"rubbish\n", *lines]) == check_stream([b"rubbish\n", *lines])
+    assert of_forest([]) == check_stream([])
+    assert of_forest(lines, exit_status=2) == check_stream(lines, exit_status=2)
 
 
 def test_peers_differ_in_what_an_update_holds() -> None:

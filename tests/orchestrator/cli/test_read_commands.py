@@ -476,6 +476,19 @@ def test_the_exit_status_is_part_of_the_stream(run: Run) -> None:
     assert run("events", "validate", "--dialect", "pi", "--exit-status", "0", stdin=cut).exit_code == 1
 
 
+def test_several_stored_trees_are_one_sound_stream(forest: Forest, run: Run) -> None:
+    sample(forest)
+    other = forest.root("other")
+    other.prompt()
+    other.answer()
+    other.settle()
+
+    told = run("events", "port-billing", "other")
+
+    result = run("events", "validate", stdin=told.stdout_bytes)
+    assert (result.exit_code, result.stdout) == (0, f"sound: {told.stdout.count(chr(10))} lines, 5 sessions\n")
+
+
 @pytest.mark.parametrize("has_end", [True, False])
 def test_a_line_above_the_limit_is_one_finding_and_what_follows_is_read(
     run: Run, monkeypatch: pytest.MonkeyPatch, has_end: bool
