@@ -14,6 +14,7 @@ from actors.heeding import heed
 from actors.in_turn import InTurn, in_turns
 from actors.model_call import call_model, with_sizes
 from actors.outbox import Outbox, Written
+from actors.protocol.describing import status_of
 from actors.protocol.effects import (
     AbortChildren,
     Answer,
@@ -25,6 +26,7 @@ from actors.protocol.effects import (
     CancelWork,
     Consult,
     Deny,
+    Describe,
     Disown,
     DrainLedger,
     Effect,
@@ -58,7 +60,7 @@ from actors.protocol.tools import (
 from actors.summary import Summary
 from actors.supervisor import Supervisor
 from actors.tool_calls import ToolRun
-from store.entries import Known, MailEntry, MessageEntry
+from store.entries import AgentStatusEntry, Known, MailEntry, MessageEntry
 from store.events import AgentMessage, AutoRetryEnd, AutoRetryStart, CompactionEnd, CompactionStart, GateEnd, GateStart
 from store.messages import AssistantMessage, ToolCall
 from store.repair import SETTLED_TEXT_BYTES, bounded
@@ -104,12 +106,16 @@ class Performer:
             message = message if reply is None else reply.message("aborted", now, effect.reason)
             results = [not_run(call.id, call.name, message.timestamp) for call in message.calls]
             return (MessageEntry(message=msgspec.Raw(encode(message))), *results)
+        if isinstance(effect, Describe):
+            messages = sum(record.type == "message" for record in self.outbox.tree.records)
+            status = status_of(self.outbox.answer(effect.run), messages)
+            return () if status is None else (AgentStatusEntry(status=status),)
         return ()
 
     def _carry_out(self, effect: Effect, written: Sequence[Written]) -> None:
         outbox = self.outbox
         match effect:
-            case AppendEntry() | AppendPartial():
+            case AppendEntry() | AppendPartial() | Describe():
                 for one in written:
                     self._show(one)
                 if isinstance(effect, AppendEntry) and effect.message_id is not None:

@@ -220,6 +220,12 @@ class SettleRun(msgspec.Struct, frozen=True):
     error_message: str | None = None
 
 
+class Describe(msgspec.Struct, frozen=True):
+    """`agent_status`, if the answer of this run asks for something."""
+
+    run: int
+
+
 class RefuseMail(msgspec.Struct, frozen=True):
     """A prompt was not taken, and why."""
 
@@ -258,5 +264,6 @@ Effect = (
     | ReportRunning
     | KeepTime
     | SettleRun
+    | Describe
     | RefuseMail
 )

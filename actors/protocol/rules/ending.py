@@ -8,6 +8,7 @@ from actors.protocol.effects import (
     AppendPartial,
     CancelTimer,
     CancelWork,
+    Describe,
     Effect,
     EndLoop,
     EndTools,
@@ -83,6 +84,8 @@ def _settle(state: TurnState) -> Step:
         AppendEntry(settled),
         SettleRun(state.run, ending.outcome, state.is_aborted, ending.stop_reason, ending.error_message),
     ]
+    if ending.outcome == "completed":
+        effects.append(Describe(state.run))
     state = state.with_(
         phase="stopped" if state.is_stopping else "idle",
         work=None,
