@@ -246,4 +246,5 @@ MOVES_LEAF = frozenset(
     }
 )
 LEAF_MARK = "sapwood.leaf"
+TERMS_MARK = "sapwood.terms"
 AGENT_MESSAGE = "sapwood.message"

@@ -15,44 +15,32 @@ from orchestrator.engine.resident import started
 from store.disk.home import Home
 from store.ids import short
 
-# What a host can be told. Everything else it takes from the configuration files of the home and of the folder.
-_PASSED = frozenset(
-    {
-        "prompt",
-        "detach",
-        "cwd",
-        "name",
-        "model",
-        "provider",
-        "thinking",
-        "tools",
-        "no_tools",
-        "max_depth",
-        "max_children",
-        "max_live_children",
-        "max_turns",
-        "max_cost",
-        "max_tokens",
-        "timeout",
-        "mode",
-        "is_json",
-        "quiet",
-        "is_print",
-        "is_continue",
-        "resume",
-        "session",
-    }
+# What a host can be told with a prompt. Everything else it takes from the configuration files of the home and of the folder.
+_SAID = frozenset(
+    {"prompt", "detach", "cwd", "mode", "is_json", "quiet", "is_print", "is_continue", "resume", "session"}
 )
 _COUNTS = ("max_depth", "max_children", "max_live_children", "max_turns")
+# Option → what the protocol calls it.
+_TRIAL = {
+    "gates": "gates",
+    "gate_retries": "gateRetries",
+    "gate_timeout": "gateTimeoutS",
+    "autonomous": "autonomous",
+    "max_continuations": "maxContinuations",
+    "goal": "goal",
+}
+# What it can be told of a new tree besides.
+_OF_NEW = frozenset({"name", "model", "provider", "thinking", "tools", "no_tools", "max_cost", "max_tokens", "timeout"})
 
 
 def detach(job: Job, home: Home, options: dict[str, Any]) -> None:
     """Start the resident host if there is none, give it the job, and say how to follow it. Raises EngineError."""
     context = click.get_current_context()
-    lost = [name for name in options if name not in _PASSED and _is_given(context, name)]
+    passed = _SAID if job.session is not None else _SAID.union(_OF_NEW, _COUNTS, _TRIAL)
+    lost = [name for name in options if name not in passed and _is_given(context, name)]
     if lost:
         names = ", ".join(each.opts[0] for each in context.command.params if each.name in lost)
-        raise WrongUsage(f"{names} cannot be passed with --detach; say it in {home.config_path}")
+        raise WrongUsage(f"{names} cannot be passed with --detach{_again(job)}; say it in {home.config_path}")
     if not isinstance(job.prompt, str) or not job.prompt:
         raise WrongUsage("--detach needs a prompt, and it has to be text")
     session_id = in_loop(lambda: _handed_over(job, home, options))
@@ -60,6 +48,10 @@ def detach(job: Job, home: Home, options: dict[str, Any]) -> None:
         echo_json({"sessionId": session_id})
     else:
         echo_lines([f"{session_id}   follow it: sapwood attach {short(session_id)}"])
+
+
+def _again(job: Job) -> str:
+    return "" if job.session is None else " to a session that is there already"
 
 
 def _is_given(context: click.Context, name: str) -> bool:
@@ -83,6 +75,7 @@ async def _handed_over(job: Job, home: Home, options: dict[str, Any]) -> str:
         "thinking": job.thinking,
         "tools": job.tools,
         "limits": {**limits, **job.budgets},
+        **{member: options[name] for name, member in _TRIAL.items()},
     }
     async with await said(Client.connect(host.path)) as client:
         given = {name: value for name, value in members.items() if value is not None}

@@ -45,8 +45,9 @@ class Jobs:
         name: str | None = None,
         tools: tuple[str, ...] | None = None,
         limits: Mapping[str, float] | None = None,
+        trial: Mapping[str, Any] | None = None,
     ) -> tuple[Job, Models]:
-        """A new tree. `limits`: as the options of `run` name them, without dashes. Raises WrongUsage."""
+        """A new tree. `limits`, and `trial` of gates, autonomy and goal, as the options of `run` name them. Raises WrongUsage."""
         config, models = self._models(cwd)
         named = model or self.environ.get("SAPWOOD_MODEL") or config.model
         if named is None:
@@ -59,7 +60,7 @@ class Jobs:
             raise WrongUsage(f"there is no limit {', '.join(unknown)}; limits: {known}")
         terms: dict[str, Any] = {each: int(amount) if each in _COUNTS else amount for each, amount in given.items()}
         terms |= {"timeout": terms.pop("timeout_s", None), "tools": None if tools is None else ",".join(tools)}
-        terms |= {"no_tools": tools == (), "thinking": thinking}
+        terms |= {"no_tools": tools == (), "thinking": thinking, **(trial or {})}
         return self._job(cwd, config, terms, model=named, thinking=thinking, name=name), models
 
     def _models(self, folder: Path) -> tuple[Config, Models]:

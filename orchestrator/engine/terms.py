@@ -12,12 +12,11 @@ from orchestrator.engine.toolset import chosen_tools
 from store.disk.forest import decoded
 from store.disk.home import Home
 from store.disk.journal import read_journal
-from store.entries import CustomEntry
+from store.entries import TERMS_MARK, CustomEntry
 from store.errors import StoreError
 from store.records import Record
 
 Configured = TypeVar("Configured", bound=msgspec.Struct)
-TERMS_MARK = "sapwood.terms"
 # Options of `run` that bound what a tree may do, or say how it works. The model and the goal have entries of their own.
 _KEPT = (
     "thinking",

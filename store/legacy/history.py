@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from store.context import dangling_calls
-from store.entries import LEAF_MARK, CustomEntry, Header, MessageEntry, RunSettledEntry
+from store.entries import LEAF_MARK, TERMS_MARK, CustomEntry, Header, MessageEntry, RunSettledEntry
 from store.errors import BadRecord
 from store.legacy.links import leaf_of_plain
 from store.messages import AssistantMessage, BashExecutionMessage, Message, decode_message
@@ -19,6 +19,16 @@ def stand_where_others_stand(header: Header, tree: EntryTree) -> None:
     if leaf != tree.leaf_id:
         tree.leaf_id = leaf
         hung(CustomEntry(custom_type=LEAF_MARK), header, tree)
+
+
+def let_go_of_terms(header: Header, tree: EntryTree) -> None:
+    """What a file says that its runs may do, and which commands they have to pass, holds here no longer."""
+    for record in reversed(tree.records):
+        body = record.body() if record.type == "custom" else None
+        if isinstance(body, CustomEntry) and body.custom_type == TERMS_MARK:
+            if body.data:
+                hung(CustomEntry(custom_type=TERMS_MARK, data={}), header, tree)
+            return
 
 
 def settle(header: Header, tree: EntryTree) -> None:

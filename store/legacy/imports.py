@@ -8,7 +8,7 @@ import msgspec
 
 from store.entries import VERSION, ForkedFrom, Header
 from store.legacy.family import Source
-from store.legacy.history import settle, stand_where_others_stand
+from store.legacy.history import let_go_of_terms, settle, stand_where_others_stand
 from store.legacy.kin import Child, bear, with_keys, with_sessions_renamed
 from store.legacy.members import members, with_members
 from store.plain import last_time
@@ -77,6 +77,7 @@ def journals(
         tree = EntryTree.of(with_keys(records, header, here), header)
         stand_where_others_stand(header, tree)
         bear(header, tree, here)
+        let_go_of_terms(header, tree)
         settle(header, tree)
         if tree.records:  # the repair writes at the time of the last entry
             tree.records[-1] = msgspec.structs.replace(tree.records[-1], timestamp=last_time(header, tree))

@@ -121,6 +121,7 @@ class Spawn(Command, frozen=True, kw_only=True, tag="spawn"):
     """A child of the session; or, with `cwd` and no session, a new root that works there.
 
     `limits`: for a child `max_cost`, `max_tokens`, `timeout_s`; for a root also the counts that `run` has options for.
+    From `gates` on: what a new root has to stand before its runs may end well; null: as configured.
     """
 
     prompt: str
@@ -130,6 +131,25 @@ class Spawn(Command, frozen=True, kw_only=True, tag="spawn"):
     tools: tuple[str, ...] | None = None
     limits: dict[str, Annotated[float, msgspec.Meta(gt=0)]] = {}
     cwd: str | None = None
+    gates: tuple[str, ...] = ()
+    gate_retries: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    gate_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=86400)] | None = None
+    autonomous: bool = False
+    max_continuations: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    goal: str | None = None
+
+    @property
+    def trial(self) -> dict[str, Any]:
+        """What was given of that, by the names of `run`'s options."""
+        named = {
+            "gates": self.gates,
+            "gate_retries": self.gate_retries,
+            "gate_timeout": self.gate_timeout_s,
+            "autonomous": self.autonomous,
+            "max_continuations": self.max_continuations,
+            "goal": self.goal,
+        }
+        return {name: value for name, value in named.items() if value not in ((), None, False)}
 
 
 class SetModel(Command, frozen=True, kw_only=True, tag="set_model"):

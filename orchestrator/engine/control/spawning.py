@@ -23,6 +23,8 @@ CHILD_LIMITS = ("max_cost", "max_tokens", "timeout_s")
 def spawn_child(planted: Planted, row: Row, command: requests.Spawn) -> Callable[[], Awaitable[Data]]:
     """Answered with the handle, or refused by the limit that is in the way."""
     _check_limits(command.limits)
+    if command.trial:
+        raise Refused("wrong_shape", f"a child has no {', '.join(command.trial)}: only a root is held to that")
     request = Spawn(
         command.prompt,
         command.name,
@@ -62,6 +64,7 @@ def spawn_root(keeper: Keeper, command: requests.Spawn) -> Callable[[], Awaitabl
             name=command.name,
             tools=_tools(command.tools),
             limits=command.limits,
+            trial=command.trial,
         )
     except NoKey as error:
         raise Refused("no_key", str(error)) from error

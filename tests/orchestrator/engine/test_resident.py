@@ -105,8 +105,28 @@ def test_a_key_that_the_host_lacks_is_named_before_anything_is_handed_over(desk:
     assert b"sk-canary" not in b"".join(path.read_bytes() for path in desk.home.rglob("*") if path.is_file())
     assert "sk-canary" not in Path(f"/proc/{running.pid}/environ").read_text()
     assert desk.journals() == {}
-    refused = desk.run("run", "--detach", "--gate", "true", "-m", desk.script(ECHO), "hi")
-    assert (refused.status, "--gate" in refused.err) == (2, True)
+    refused = desk.run("run", "--detach", "--system-prompt", "x", "-m", desk.script(ECHO), "hi")
+    assert (refused.status, "--system-prompt" in refused.err) == (2, True)
+
+
+def test_gates_and_a_goal_go_with_the_work_and_hold_after_a_crash_of_the_host(desk: Desk) -> None:
+    command = marked_sleep()
+    first = serve(desk)
+    words = ("--gate", "test -e allowed", "--gate-retries", "0", "--goal", "ship it", "--max-continuations", "0")
+    script = sleeper(command) + '[[reply]]\ntext = "never"\n'
+    session = hand_over(desk, script.replace('"said: {{last}}"', '"said\\nTASK COMPLETE"'), "go", *words)
+    until(lambda: living(command), "the tool")
+    first.send(signal.SIGKILL)
+    first.end()
+    until(lambda: not living(command), "the end of the tool")
+
+    serve(desk)
+
+    until_settled(desk, session)
+    row = rows(desk)[session]
+    assert (row["outcome"], "test -e allowed" in row["activity"]["label"]) == ("failed", True)
+    again = desk.run("run", "--detach", "-r", session, "--gate", "true", "once more")
+    assert (again.status, "--gate" in again.err) == (2, True)
 
 
 def test_a_host_that_was_killed_goes_on_with_what_it_had_at_work_and_does_nothing_twice(desk: Desk) -> None:

