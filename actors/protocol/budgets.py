@@ -10,7 +10,8 @@ from actors.protocol.model import ModelInfo
 from store.size import guessed
 from store.usage import Price, Usage, pico_usd
 
-# What is claimed for the answer of a model whose most is not known; it is then told to keep to that.
+# What is claimed for the answer of a model whose most is not known. It is not asked for: there are models that refuse to be
+# asked for more than they have, and some that need more to think.
 UNKNOWN_OUTPUT = 16_384
 # With less room for its answer no turn is begun while there is something to hand back.
 TURN_OUTPUT = 8_192
@@ -43,11 +44,15 @@ class Amount(msgspec.Struct, frozen=True):
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """A request before it is made: tokens in, about, and tokens out at the most. `price` None: not known."""
+    """A request before it is made: tokens in, about, and tokens out at the most. `price` None: not known.
+
+    `is_assumed`: nobody knows how much its model puts out.
+    """
 
     input_tokens: int
     max_output: int
     price: Price | None = None
+    is_assumed: bool = False
 
     def amount(self, output_tokens: int, turns: int = 1) -> Amount:
         """What it takes with so much output. Input may be written to a cache, which is dearer with some."""
@@ -61,7 +66,7 @@ def estimated(info: ModelInfo, input_tokens: int) -> Estimate:
     most = info.max_output or UNKNOWN_OUTPUT
     if info.context_window:
         most = max(1, min(most, info.context_window - input_tokens))
-    return Estimate(input_tokens, most, info.price)
+    return Estimate(input_tokens, most, info.price, not info.max_output)
 
 
 class Used(msgspec.Struct, frozen=True):
@@ -148,6 +153,14 @@ class Bid(msgspec.Struct, frozen=True):
     amount: Amount
     is_last: bool = False
     short: Account | None = None
+
+    def bound(self, chain: Sequence[Account], estimate: Estimate) -> int:
+        """How much output the model is to be told to keep to; 0: as much as it likes."""
+        if all(limit == "max_turns" for account in chain for limit in account.allowed):
+            return 0
+        if not estimate.is_assumed:
+            return self.output_tokens
+        return 0 if self.short is None else min(self.output_tokens, TURN_OUTPUT)
 
 
 class Shortage(msgspec.Struct, frozen=True):

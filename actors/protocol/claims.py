@@ -2,7 +2,7 @@
 
 A call claims its worst case at the account of its session and at each above it, all in one step, before it is made. When it has
 ended, what it used is spent and the claim is gone. So `spent + claimed` never passes what is allowed, whatever runs in
-parallel, but for what an input was guessed too low.
+parallel, but for what an input was guessed too low, or an answer if nobody knows how much its model puts out.
 
 What fits beside what is spent, and not beside what is claimed, stands by until a claim goes, first come first served: nobody
 passes an earlier one at an account that has no room for it. Who stands by has no claim, so nobody waits in a circle.
@@ -179,9 +179,7 @@ class Budgets(msgspec.Struct, frozen=True):
         after = msgspec.structs.replace(
             self, accounts={**self.accounts, **accounts}, claims={**self.claims, number: claim}, number=number
         )
-        # A model that is paid by the call may say as much as it likes.
-        is_bound = any(limit != "max_turns" for account in chain for limit in account.allowed)
-        output = offer.output_tokens if is_bound else 0
+        output = offer.bound(chain, question.estimate)
         wanted = question.estimate.amount(question.estimate.max_output)
         refuse = None if offer.short is None else _refusal(offer.short, wanted)
         if offer.is_last and refuse is not None:

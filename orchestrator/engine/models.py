@@ -162,7 +162,7 @@ class Models:
         reached = self._reached(provider)
         # Imported where the first remote model is made: a scripted run needs no HTTP.
         from orchestrator.providers.http import Http
-        from orchestrator.providers.ports import PORTS
+        from orchestrator.providers.ports import PORTS, most_output
 
         if reached.api not in PORTS:
             raise WrongUsage(
@@ -177,16 +177,16 @@ class Models:
             lambda session_id, text: self.notice(session_id, text),
             reached.config.service_tier,
         )
-        return port, self._info(reached, model)
+        return port, self._info(reached, model, most_output(reached.api, model))
 
-    def _info(self, reached: Reached, model: str) -> ModelInfo:
+    def _info(self, reached: Reached, model: str, usual_output: int) -> ModelInfo:
         """What is configured for the model, else what the catalogue knows. Another server's prices are its own."""
         own = next((one for one in reached.config.models if one.id == model), ModelConfig(model))
         is_usual = reached.name in KNOWN and reached.base_url == KNOWN[reached.name].base_url
         row = self._catalogue.find(reached.name, model) if is_usual else None
         price = _price(own.cost) if own.cost is not None else row.price if row is not None else None
         window = own.context_window or (row.window if row is not None else 0)
-        return ModelInfo(reached.name, model, reached.api, price, window, own.max_output)
+        return ModelInfo(reached.name, model, reached.api, price, window, own.max_output or usual_output)
 
     def _split(self, name: str) -> tuple[str, str]:
         provider, slash, model = name.partition("/")

@@ -285,6 +285,23 @@ def test_a_limit_of_turns_alone_leaves_the_output_to_the_model() -> None:
     assert family(max_turns=1).asked(asking("a"))[1] == Go(1)
 
 
+@pytest.mark.parametrize(
+    ("allowed", "is_assumed", "told"),
+    [(100_000, False, 20_000), (100_000, True, 0), (15_000, False, 14_900), (15_000, True, TURN_OUTPUT)],
+    ids=["known", "assumed", "known and short", "assumed and short"],
+)
+def test_a_model_whose_most_is_not_known_is_told_to_keep_to_less_only_where_the_budget_is_short(
+    allowed: int, is_assumed: bool, told: int
+) -> None:
+    question = MayCall("a", None, estimate=Estimate(100, 20_000, PRICE, is_assumed))
+
+    budgets, directive = family(max_tokens=allowed).asked(question)
+
+    assert isinstance(directive, Go)
+    assert directive.max_output == told
+    assert budgets.claims[1].amount.tokens == min(20_100, allowed)
+
+
 def test_a_child_is_given_at_most_what_is_left_and_nothing_where_nothing_is() -> None:
     budgets = Budgets().opened("root", "root", None, {"max_tokens": 1_000}, Amount(0, 400, 2))
 

@@ -39,18 +39,18 @@ async def test_a_provider_is_called_by_its_api(api: Api, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "api", "base_url"),
+    ("name", "api", "base_url", "most_output"),
     [
-        ("anthropic/claude-opus-4-8", "anthropic-messages", "https://api.anthropic.com"),
-        ("openai/gpt-5.4", "openai-completions", "https://api.openai.com/v1"),
+        ("anthropic/claude-opus-4-8", "anthropic-messages", "https://api.anthropic.com", 64_000),
+        ("openai/gpt-5.4", "openai-completions", "https://api.openai.com/v1", 0),
     ],
 )
 async def test_the_usual_providers_need_a_key_and_nothing_else(
-    name: str, api: str, base_url: str, tmp_path: Path
+    name: str, api: str, base_url: str, most_output: int, tmp_path: Path
 ) -> None:
     environ = {"ANTHROPIC_API_KEY": "sk-ant", "OPENAI_API_KEY": "sk-oa"}
     model, info = models(tmp_path, environ).get(name)
-    assert (info.api, getattr(model, "base_url", "")) == (api, base_url)
+    assert (info.api, getattr(model, "base_url", ""), info.max_output) == (api, base_url, most_output)
 
     with pytest.raises(WrongUsage, match="_API_KEY, --api-key"):
         models(tmp_path).get(name)
