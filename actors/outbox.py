@@ -172,9 +172,13 @@ class Outbox:
         await self.flusher.durable(self.journal)
 
     def answer(self, run: int) -> str:
-        """What this run, the last one, answered: the text of its last assistant message, or what there is of it."""
+        """What this run, the last one, answered: the text of its last assistant message, or what there is of it.
+
+        A call that failed, or was refused, without a word is passed over: what was said before is not lost by it.
+        """
         for record in reversed(self.tree.records):
-            if record.type == "message" and (message := last_assistant([record])) is not None:
+            message = last_assistant([record]) if record.type == "message" else None
+            if message is not None and (message.text or message.stop_reason != "error"):
                 return message.text
             body = record.body() if record.type == "run_settled" else None
             if isinstance(body, RunSettledEntry) and body.run < run:

@@ -17,6 +17,7 @@ from actors.protocol.limits import Limits
 from actors.protocol.mail import Abort, CompactNow, Prompt
 from actors.protocol.model import (
     CallArguments,
+    CallStarted,
     Chunk,
     Hear,
     ModelFailure,
@@ -209,14 +210,25 @@ async def test_a_run_that_has_said_nothing_and_cannot_pay_ends_at_once(autojump_
 async def test_where_no_last_turn_fits_the_run_ends_and_what_was_said_is_not_lost(autojump_clock: MockClock) -> None:
     parts: dict[str, list[Line]] = {
         "root": [spawn("eager", wait=True, max_tokens=9_000), "done"],
-        "eager": [lambda request: [("quick", {"why": "x"})]],
     }
-    model = FunctionModel(Script(parts), Usage(input=8_000, output=900))
+
+    class Talking(FunctionModel):
+        async def call(self, request: ModelRequest, hear: Hear) -> ReplyEnd | ModelFailure:
+            if request.session_name != "eager":
+                return await FunctionModel.call(self, request, hear)
+            self.requests.append(request)
+            for chunk in (TextChunk(0, "I have found the door."), CallStarted(1, "c", "quick"), CallArguments(1, "{}")):
+                await hear(chunk)
+            await hear(UsageReported(Usage(input=8_000, output=900)))
+            return ReplyEnd("toolUse")
+
+    model = Talking(Script(parts))
     tree = at_work(model=model)
 
     await run(tree)
 
-    assert outcome(tree, "eager") == "limit_reached"
+    (settled,) = bodies(tree.store, ROOT, "child_settled")
+    assert (settled.outcome, settled.text) == ("limit_reached", "I have found the door.")
     assert outcome(tree) == "completed"
     assert [request.session_name for request in requests(tree)] == ["root", "eager", "root"]
     assert_quiet(tree)
