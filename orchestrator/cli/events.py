@@ -42,7 +42,7 @@ With the name of a session, or with none: the stored tree, replayed from its jou
 
 REPLAY_HELP = """Replay a stored tree as one stream, numbered anew, without deltas. No SESSION: the newest tree.
 
-With --follow: what live hosts tell from now on, until these sessions have ended; all hosts, also those that come later, where
+With --follow: what live hosts tell from now on, until those of these sessions have ended; all hosts, also those that come, where
 none is named. A `gap` line says how many lines were missed.
 
 \b

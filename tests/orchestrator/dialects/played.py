@@ -50,7 +50,7 @@ async def played(recording: Recording, root: Path, children: Mapping[str, Sequen
     model = recording.model
     work = root / "work"
     work.mkdir(parents=True)
-    async with provider({ROOT: recording.replies, **children}) as server:
+    async with provider({ROOT: recording.replies, **children}, recording.refused_summaries) as server:
         config = configured(model, server.url)
         for prompt in recording.prompts:
             stopping = _Stopping(recording, server.silent)

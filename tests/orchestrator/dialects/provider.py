@@ -171,6 +171,7 @@ class Provider:
     """Gives the n-th request that a session makes its n-th reply, those beyond the last one; to one without tools a summary."""
 
     replies: Mapping[str, Sequence[Reply]]
+    refused_summaries: list[Reply] = attrs.field(factory=list)
     port: int = 0
     asked: Counter[str] = attrs.field(factory=Counter)
     silent: trio.Event = attrs.field(factory=trio.Event)
@@ -202,7 +203,7 @@ class Provider:
 
     def _reply(self, body: Event) -> Reply:
         if not body.get("tools"):
-            return self._summary
+            return self.refused_summaries.pop(0) if self.refused_summaries else self._summary
         found = _CHILD.search(str(body.get("system") or body["messages"][0]["content"]))
         session = found[1] if found else ROOT
         self.asked[session] += 1
@@ -217,10 +218,12 @@ class Provider:
 
 
 @asynccontextmanager
-async def provider(replies: Mapping[str, Sequence[Reply]]) -> AsyncIterator[Provider]:
+async def provider(
+    replies: Mapping[str, Sequence[Reply]], refused_summaries: Sequence[Reply] = ()
+) -> AsyncIterator[Provider]:
     """A server on a free port of 127.0.0.1. Connections that are open at the end are cut."""
     async with trio.open_nursery() as nursery:
-        server = Provider(replies)
+        server = Provider(replies, list(refused_summaries))
         [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
         server.port = listener.socket.getsockname()[1]
         nursery.start_soon(trio.serve_listeners, server.serve, [listener])

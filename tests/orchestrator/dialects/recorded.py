@@ -73,6 +73,12 @@ class Recording:
             yield Reply(tuple(updates), opened)
 
     @property
+    def refused_summaries(self) -> list[Reply]:
+        """Requests for a summary that failed, and were made again."""
+        tries = [event for event in self.events if event["type"] == "summarization_retry_scheduled"]
+        return [Reply((), {"stopReason": "error", "errorMessage": event["errorMessage"]}) for event in tries]
+
+    @property
     def is_broken_off(self) -> bool:
         """Whether the peer was killed: no turn was closed behind the last message."""
         return self.events[-1]["type"] in {"message_update", "tool_execution_update"}
