@@ -137,7 +137,7 @@ async def started(home: Home, environ: Mapping[str, str]) -> HostInfo:
     log = run_folder(home) / "resident.log"
     process = _begun(log, environ)
     with trio.move_on_after(START_S):
-        while process.poll() is None:
+        while process.poll() in {None, NotOurs.status}:  # the latter: another one was faster, and will answer soon
             found = await resident_of(home)
             if found is not None:
                 return found

@@ -96,6 +96,16 @@ def test_work_that_is_handed_over_goes_on_without_its_terminal_and_can_be_talked
     assert account(tree.nodes[session].header, tree.nodes[session].records).own.tokens == 12
 
 
+def test_two_that_hand_over_at_once_get_one_host(desk: Desk) -> None:
+    model = desk.script(ECHO)
+    both = [desk.start("run", "--detach", "--json", "-m", model, f"hello {n}") for n in range(2)]
+    sessions = [json_of(running.end())["sessionId"] for running in both]
+    for session in sessions:
+        until_settled(desk, session)
+    (host,) = json_of(desk.run("status", "--json"))
+    assert set(host["roots"]) == set(sessions)
+
+
 def test_a_key_that_the_host_lacks_is_named_before_anything_is_handed_over(desk: Desk) -> None:
     running = serve(desk)
     done = desk.run("run", "--detach", "-m", "openai/gpt-4o", "hi", env={"OPENAI_API_KEY": "sk-canary-1234567890"})

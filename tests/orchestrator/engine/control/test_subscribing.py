@@ -398,3 +398,22 @@ def test_joining_keeps_the_text_the_order_and_the_last_numbers(what: list[tuple[
     assert seqs == sorted(seqs)
     assert [one for one in after if one.root_id is None] == [one for one in waiting if one.root_id is None]
     assert seqs[-1:] == [line_tags(one.line)[2] for one in waiting if one.root_id is not None][-1:]
+
+
+async def test_a_host_ends_though_a_subscriber_has_stopped_and_says_nothing_behind_half_a_line(tmp_path: Path) -> None:
+    async with live_host(tmp_path) as live:
+        stopped = await trio.open_unix_socket(live.path)
+        await stopped.send_all(b'{"type":"subscribe"}\n')
+        live.answer = lambda request: "z" * 200_000
+        async with live.connected() as client:
+            await client.call({"type": "hello"})
+            for _ in range(2):
+                await run(live, client)
+    data = b""
+    while piece := await stopped.receive_some():
+        data += piece
+    whole = data.split(b"\n")[:-1]
+    assert len(whole) > 2
+    for line in whole:
+        msgspec.json.decode(line)
+    await stopped.aclose()
