@@ -13,10 +13,11 @@ from store.repair import Node
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Label and text, in the order in which they are shown. `prompt`: the first one, whole."""
+    """Label and text, in the order in which they are shown. `prompt`: the first one. `entries`: those that can be read."""
 
     facts: tuple[tuple[str, str], ...]
     prompt: str
+    entries: int
 
 
 def facts(stored: Stored, session_id: str, row: AgentRow) -> Facts:
@@ -43,7 +44,9 @@ def facts(stored: Stored, session_id: str, row: AgentRow) -> Facts:
     }
     prompt = _prompt(node) or (member.spawned.prompt if member.spawned else "")
     return Facts(
-        facts=tuple((label, one_line(text, 1_000)) for label, text in found.items() if text), prompt=shown_text(prompt)
+        facts=tuple((label, one_line(text, 1_000)) for label, text in found.items() if text),
+        prompt=shown_text(prompt),
+        entries=len(node.records) if node else 0,
     )
 
 

@@ -3,12 +3,14 @@
 import { h, put } from './dom.js';
 import { duration } from './format.js';
 import { ended } from './feed.js';
+import { detail } from './server.js';
 
 const MOST = 3;
 
 export class Banners {
   #hosts = [];
   #dismissed = new Set();
+  #entries = new Map();
 
   constructor(box, forest, tryNow) {
     Object.assign(this, { box, forest, tryNow });
@@ -39,9 +41,24 @@ export class Banners {
       ...this.#hosts.map((host) => [`host ${host.pid}`, ended(host, this.forest), '']),
       ...[...this.forest.nodes.values()]
         .filter(({ row }) => row.word === 'damaged')
-        .map(({ row }) => [row.id, damaged(row), `sapwood sessions check ${row.name}`]),
+        .map(({ row }) => [row.id, damaged(row, this.#readable(row.id)), `sapwood sessions check ${row.name}`]),
     ].filter(([key]) => !this.#dismissed.has(key));
     put(this.others, found.slice(0, MOST).map((each) => this.#banner(...each)));
+  }
+
+  /** How many entries of a damaged journal can be read: asked for once, 0 until it is known. */
+  #readable(id) {
+    if (!this.#entries.has(id)) {
+      this.#entries.set(id, 0);
+      detail('info', id).then(
+        ({ entries }) => {
+          this.#entries.set(id, entries);
+          this.show();
+        },
+        () => {},
+      );
+    }
+    return this.#entries.get(id);
   }
 
   #banner(key, text, command) {
@@ -61,8 +78,8 @@ export class Banners {
 }
 
 /** `! import-0611 is damaged: line 2,114 is not JSON. Opened read-only, nothing was changed. 2,113 entries are readable.` */
-function damaged(row) {
+function damaged(row, entries) {
   const why = row.activity?.label ? `: ${row.activity.label.replace(/\.$/, '')}` : '';
-  const readable = row.messages ? ` ${row.messages.toLocaleString('en')} messages are readable.` : '';
+  const readable = entries ? ` ${entries.toLocaleString('en')} entries are readable.` : '';
   return `! ${row.name} is damaged${why}. Opened read-only, nothing was changed.${readable}`;
 }

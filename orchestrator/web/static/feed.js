@@ -16,6 +16,7 @@ export class Feed {
   #shown = [];
   #held = [];
   #key = 0;
+  #cursor = null;
 
   /** `go(id)`: a row leads to its agent. `inScope(id)`: whether a session belongs to what is selected. */
   constructor(box, forest, { go, inScope }) {
@@ -97,6 +98,23 @@ export class Feed {
     this.#layout();
   }
 
+  /** The line that the keyboard is at: one up or down. */
+  move(by) {
+    const at = this.#shown.findIndex((line) => line.key === this.#cursor);
+    const next = at < 0 ? this.#shown.length - 1 : Math.max(0, Math.min(this.#shown.length - 1, at + by));
+    if (next < 0) return;
+    this.#cursor = this.#shown[next].key;
+    this.rows.reveal(next);
+    this.rows.paint();
+    attr(this.view, 'aria-activedescendant', `event-${this.#cursor}`);
+  }
+
+  /** To the agent of that line. */
+  enter() {
+    const line = this.#shown.find((each) => each.key === this.#cursor);
+    if (line?.session) this.go(line.session);
+  }
+
   /** Once a frame. */
   paint() {
     if (!this.isDirty) return;
@@ -121,6 +139,8 @@ export class Feed {
 
   #fill(element, line) {
     element.dataset.session = line.session ?? '';
+    element.id = `event-${line.key}`;
+    element.classList.toggle('at', line.key === this.#cursor);
     const notice = line.gap ?? (line.missed ? slow(line.missed) : line.ended ? ended(line.ended, this.forest) : '');
     element.classList.toggle('notice', notice !== '');
     const [time, seq, agent, glyph, kind, text] = element.parts;

@@ -64,6 +64,26 @@ export function drawIcicle(box, nodes, { measure = 'usd', enter, levels = LEVELS
   const depth = Math.max(0, ...all.map((each) => each.level)) + 1;
   box.style.setProperty('height', `${depth * ROW_PX}px`);
   put(box, all.filter((each) => each.width >= 1).map((each) => element(each, of, highest, enter)));
+  box.onkeydown = (event) => step(box, event);
+}
+
+/** Arrow keys go along a level, to what a box is part of, and to its parts. */
+function step(box, event) {
+  const from = event.target.closest('.box');
+  const sideways = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  const levels = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+  if (!from || (!sideways && !levels)) return;
+  const [x, level] = [parseFloat(from.style.left), Number(from.ariaLevel)];
+  const row = [...box.children]
+    .filter((each) => Number(each.ariaLevel) === level + (levels ?? 0))
+    .sort((a, b) => parseFloat(a.style.left) - parseFloat(b.style.left));
+  const near = levels === -1 ? row.filter((each) => parseFloat(each.style.left) <= x + 0.5).at(-1) : row.find((each) => parseFloat(each.style.left) >= x - 0.5);
+  const to = sideways ? row[row.indexOf(from) + sideways] : near;
+  if (!to) return;
+  event.preventDefault();
+  from.tabIndex = -1;
+  to.tabIndex = 0;
+  to.focus();
 }
 
 function element(each, of, highest, enter) {

@@ -12,6 +12,7 @@ export function lines({ forest, order, folds, test, showsEnded, now }) {
   const hits = test ? matched(forest, test, showsEnded, now) : null;
   const items = [];
   const roots = order.arranged(forest.roots.filter((root) => isShown(root, forest, showsEnded, now)));
+  const isKept = ({ row }) => showsEnded || row.word !== 'archived';
   const stack = [];
   push(stack, rowsOf(roots, 1));
   while (stack.length) {
@@ -26,19 +27,18 @@ export function lines({ forest, order, folds, test, showsEnded, now }) {
     const { node } = item;
     item.isDim = hits !== null && !hits.found.has(node);
     item.isOpen = node.kids.length > 0 && (hits ? true : folds.isOpen(node));
-    if (item.isOpen) push(stack, children(node, item.level, forest, order, hits !== null));
+    if (item.isOpen) push(stack, children(order.arranged(node.kids.filter(isKept)), item, forest, hits !== null));
   }
   return { items, found: hits ? hits.found.size : null };
 }
 
-function children(node, level, forest, order, isFiltered) {
-  const kids = order.arranged(node.kids);
-  if (isFiltered) return rowsOf(kids, level + 1);
+function children(kids, above, forest, isFiltered) {
+  if (isFiltered) return rowsOf(kids, above.level + 1);
   const entries = crowd(kids, forest);
-  return entries.map(({ node: kid, word, members }, at) => ({
-    key: kid ? kid.row.id : groupKey(node, word),
-    ...(kid ? { node: kid } : { group: true, parent: node, word, members }),
-    level: level + 1,
+  return entries.map(({ node, word, members }, at) => ({
+    key: node ? node.row.id : groupKey(above.node, word),
+    ...(node ? { node } : { group: true, parent: above.node, word, members }),
+    level: above.level + 1,
     pos: at + 1,
     size: entries.length,
   }));
@@ -52,8 +52,9 @@ function push(stack, items) {
   for (let at = items.length - 1; at >= 0; at--) stack.push(items[at]);
 }
 
-/** Trees that ended more than ten minutes ago leave the view. */
+/** Trees that ended more than ten minutes ago leave the view, and archived ones at once. */
 export function isShown(root, forest, showsEnded, now) {
+  if (!showsEnded && root.row.word === 'archived') return false;
   if (showsEnded || root.row.hostPid !== null || root.row.working > 0 || forest.state(root.row).isWorking) return true;
   if (root.row.word === 'unknown') return true;
   const last = root.row.lastEventAt ? Date.parse(root.row.lastEventAt) : 0;

@@ -6,6 +6,7 @@ import { Clock } from './clock.js';
 import { Detail } from './detail.js';
 import { showKeys } from './dialogs.js';
 import { h, say } from './dom.js';
+import { noHit, nothing } from './empty.js';
 import { Feed, TYPES } from './feed.js';
 import { CHIPS, filter } from './filter.js';
 import { Folds } from './folds.js';
@@ -48,7 +49,7 @@ const isOff = () => connection.is !== 'live';
 const actions = new Actions(forest, $('toasts'), voice, { changed: () => touch(), isOff });
 const top = new TopBar($('top'), { filter: () => refilter(), keys: () => showKeys(KEYS) });
 const vitals = new Vitals($('vitals'), (name) => pickChip(name));
-const bar = new Bar($('bar'), { order: (by) => sortBy(by ?? order.by), fold: (depth) => foldTo(depth), columns: () => flipColumns() });
+const bar = new Bar($('bar'), { order: (by) => sortBy(by ?? order.by), fold: (depth) => foldTo(depth), columns: () => flipColumns(), ended: () => flipEnded() });
 const grid = new Grid($('grid'), forest, clock, (id) => actions.pending(id), {
   pick: (key) => selection.select(key, { focus: true }),
   toggle: (key) => selection.toggle(key),
@@ -147,19 +148,9 @@ function layout() {
 }
 
 function instead(found, test) {
-  if (found.items.length) return grid.instead(null);
-  if (!mirror.isLoaded) return undefined;
-  if (test) {
-    const asked = [top.input.value.trim(), chip].filter(Boolean).join(' ');
-    return grid.instead(h('span', {}, `No agent matches "${asked}". ${forest.nodes.size} are hidden. Esc clears the filter.`));
-  }
-  const ended = forest.leftOut + forest.roots.filter((root) => !isShown(root, forest, showsEnded, now())).length;
-  return grid.instead(
-    h('h2', {}, 'No agents are running.'),
-    h('span', {}, 'Start one here or in a terminal; it appears by itself.'),
-    h('code', { class: 'mono' }, 'sapwood run "…"    or    sapwood demo'),
-    ended ? h('button', { class: 'link', on: { click: showEnded } }, `Ended trees: ${ended} · Show ended`) : null,
-  );
+  if (found.items.length) grid.instead(null);
+  else if (mirror.isLoaded && test) grid.instead(noHit([top.input.value.trim(), chip].filter(Boolean).join(' '), forest.nodes.size));
+  else if (mirror.isLoaded) grid.instead(...nothing(endedTrees(), flipEnded));
 }
 
 /** Once a second: what counts by itself. */
@@ -173,6 +164,7 @@ function tick() {
   vitals.show(forest, roots, root, now());
   top.where(roots.length, root);
   bar.order(order.by, order.isStale(forest, now()));
+  bar.ended(endedTrees(), showsEnded);
   if (filter(top.input.value, chip).test) layout();
   grid.paint();
   detail.paint();
@@ -230,10 +222,15 @@ function inScope(id) {
   return false;
 }
 
-function showEnded() {
-  showsEnded = true;
-  post('/api/ended', {}).catch((error) => actions.refused(error.message));
+function endedTrees() {
+  return forest.leftOut + forest.roots.filter((root) => !isShown(root, forest, showsEnded, now())).length;
+}
+
+function flipEnded() {
+  showsEnded = !showsEnded;
+  if (showsEnded && forest.leftOut) post('/api/ended', {}).catch((error) => actions.refused(error.message));
   layout();
+  tick();
 }
 
 function closeSheet() {
@@ -253,6 +250,12 @@ function back() {
   return selection.focus();
 }
 
+/** Up and down in the tree, or in the events if the keyboard is there. */
+function step(by) {
+  if (feed.view === document.activeElement) feed.move(by);
+  else selection.move(by);
+}
+
 const onNode = (act) => () => {
   const node = selection.node;
   if (node && !detail.isReadOnly) act(node);
@@ -260,13 +263,14 @@ const onNode = (act) => () => {
 
 listen(
   {
-    j: () => selection.move(1),
-    k: () => selection.move(-1),
-    ArrowDown: () => selection.move(1),
-    ArrowUp: () => selection.move(-1),
+    j: () => step(1),
+    k: () => step(-1),
+    ArrowDown: () => step(1),
+    ArrowUp: () => step(-1),
     ArrowRight: () => selection.sideways(true),
     ArrowLeft: () => selection.sideways(false),
     Enter: () => {
+      if (feed.view === document.activeElement) return feed.enter();
       if (grid.items[grid.index]?.group) return selection.toggle(grid.selected);
       document.body.classList.add('sheet');
       detail.show(selection.node);

@@ -84,13 +84,14 @@ function logo() {
 }
 
 export class Bar {
-  constructor(box, { order, fold, columns }) {
+  constructor(box, { order, fold, columns, ended }) {
     this.orders = Object.fromEntries(
       ORDERS.map((by) => [by, h('button', { on: { click: () => order(by) } }, by)]),
     );
     this.stale = h('button', { class: 'plain', hidden: true, on: { click: () => order(null) } });
     const depth = (label, to) => h('button', { 'aria-label': `Fold to ${to || 'all'}`, on: { click: () => fold(to) } }, label);
-    this.wide = h('button', { class: 'button', 'aria-pressed': 'false', on: { click: columns } }, 'Columns ▾');
+    this.wide = h('button', { class: 'button', 'aria-pressed': 'false', on: { click: columns } }, 'More columns');
+    this.endedButton = h('button', { class: 'button', hidden: true, on: { click: ended } });
     put(
       box,
       h('span', { class: 'soft' }, 'Order'),
@@ -99,6 +100,7 @@ export class Bar {
       h('span', { class: 'grow' }),
       h('span', { class: 'soft' }, 'Fold to'),
       h('div', { class: 'choice', role: 'group', 'aria-label': 'Fold to' }, depth('1', 1), depth('2', 2), depth('all', 0)),
+      this.endedButton,
       this.wide,
     );
   }
@@ -107,6 +109,13 @@ export class Bar {
     for (const [each, button] of Object.entries(this.orders)) attr(button, 'aria-pressed', each === by);
     this.stale.hidden = !isStale;
     if (isStale) say(this.stale, `order: ${by} ▾ (changed, o to redo)`);
+  }
+
+  /** How many trees have ended and are not shown, unless they are. */
+  ended(count, isShown) {
+    this.endedButton.hidden = !count && !isShown;
+    say(this.endedButton, isShown ? 'Hide ended' : `Show ended: ${count}`);
+    attr(this.endedButton, 'aria-pressed', isShown);
   }
 
   columns(isWide) {

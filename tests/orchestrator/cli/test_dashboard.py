@@ -125,6 +125,21 @@ async def test_ctrl_c_ends_the_dashboard_with_open_pages_and_no_agent(desk: Desk
     assert run.end().status == 0
 
 
+async def test_a_host_that_is_killed_is_told_and_its_agents_are_lost(desk: Desk) -> None:
+    shown = await Shown.at(desk)
+    script = SCRIPT.replace("SLEEP_ONE", marked_sleep()).replace("SLEEP_TWO", marked_sleep())
+    run = desk.start("run", "-m", desk.script(script), "--name", "top", "go")
+    async with stream(shown.door) as told:
+        rows = Rows(told)
+        found = await rows.until(is_working("sleeper", "other"))
+        run.send(signal.SIGKILL)
+        await rows.until(lambda rows: {row["word"] for row in rows.values()} == {"lost"})
+        await rows.until(lambda _: rows.ended)
+    run.end()
+
+    assert (rows.ended[0]["pid"], rows.ended[0]["rootIds"]) == (run.pid, [found["top"]["id"]])
+
+
 async def test_what_is_stored_is_shown_named_and_archived(desk: Desk) -> None:
     script = desk.script('[[reply]]\ntext = "done"\nusage = { input = 10, output = 1 }\n')
     assert desk.run("run", "-m", script, "--name", "before", "go").status == 0

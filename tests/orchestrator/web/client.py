@@ -98,10 +98,11 @@ async def stream(door: Door, since: str = "") -> AsyncIterator[Stream]:
 
 @attrs.define(eq=False)
 class Rows:
-    """The rows as a page keeps them, from the frames of a stream."""
+    """The rows as a page keeps them, from the frames of a stream. `ended`: the hosts that the feed said are gone."""
 
     told: Stream
     rows: dict[str, dict[str, Any]] = attrs.field(factory=dict)
+    ended: list[dict[str, Any]] = attrs.field(factory=list)
 
     @property
     def by_name(self) -> dict[str, dict[str, Any]]:
@@ -119,4 +120,6 @@ class Rows:
                         self.rows.setdefault(key, {}).update(members)
                     for key in frame.data.get("gone", ()):
                         self.rows.pop(key, None)
+                elif frame.event == "feed":
+                    self.ended += [line["ended"] for line in frame.data["lines"] if "ended" in line]
         return self.by_name

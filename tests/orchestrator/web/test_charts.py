@@ -122,7 +122,12 @@ async def test_one_goes_into_a_part_and_back_and_measures_tokens_too(browser: Ch
         await page.click(f".panel .box.node[data-session='{biggest}']")
         await page.until("(id) => document.querySelector('.panel .box.node').dataset.session === id", biggest)
         assert len(await page.texts(".panel tbody tr")) == 3
-        await page.click(".panel .sectionhead .button")
+        await page.js("document.querySelector('.panel .box').focus()")
+        await page.keys("ArrowDown", "ArrowRight")
+        assert await page.js("document.activeElement.ariaLevel") == "2"
+        await page.key("ArrowUp")
+        assert await page.js("document.activeElement.ariaLevel") == "1"
+        await page.key("Backspace")
         await page.until("(id) => document.querySelector('.panel .box.node').dataset.session === id", root.id)
         await page.click(".panel .choice button:nth-child(2)")
         await page.until("document.querySelector('.panel').innerText.includes('width = tokens')")

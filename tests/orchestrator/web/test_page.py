@@ -1,6 +1,7 @@
 """The page in a real browser: how one comes in, what hostile text does to it, and its exact words."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,13 @@ from tests.orchestrator.web.stage import row, settled, stage, summed, usage
 from tests.stored import Forest as Home
 
 HOSTILE = ["<img src=x onerror=alert(1)>", "[red]x[/]", "\x1b]0;x\x07", "\u202egnp.exe", "x" * 1_000_000]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    found = Home.at(tmp_path / "home")
+    yield found
+    found.close()
 
 
 async def test_the_token_leaves_the_address_bar_at_once_and_the_cookie_stays(browser: Chromium) -> None:
@@ -35,8 +43,7 @@ async def test_without_the_printed_address_nothing_is_seen(browser: Chromium) ->
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-async def test_hostile_text_is_text(browser: Chromium, text: str, tmp_path: Path) -> None:
-    home = Home.at(tmp_path / "home")
+async def test_hostile_text_is_text(browser: Chromium, text: str, home: Home) -> None:
     session = home.root(text[:10_000])
     session.prompt(text)
     session.answer(text, error=text)
@@ -66,7 +73,6 @@ async def test_hostile_text_is_text(browser: Chromium, text: str, tmp_path: Path
             literal = text.replace("\x1b", "·").replace("\x07", "·").replace("\u202e", "·")
             names = await page.texts(".row .c-name .text")
             assert names == [literal, "neighbour"]
-    home.close()
 
 
 async def test_nothing_runs_yet(browser: Chromium) -> None:
@@ -108,21 +114,34 @@ async def test_while_rows_are_read_the_page_says_so(browser: Chromium) -> None:
         await page.until("document.querySelector('#grid .empty').innerText.startsWith('Reading ')")
 
 
-async def test_a_host_that_ended_and_a_damaged_journal_are_told_in_banners(browser: Chromium) -> None:
-    lost = [settled("lost-000", outcome="lost", status="lost", name="port-billing")]
-    damage = Activity(kind="error", label="line 2,114 is not JSON", since=None)
-    bad = settled("bad-0000", outcome=None, status="damaged", name="import-0611", activity=damage, message_count=2_113)
-    async with stage([*summed(lost), bad]) as up, shown(browser, up) as page:
+async def test_a_host_that_ended_is_told_in_a_banner(browser: Chromium) -> None:
+    lost = settled("lost-000", outcome="lost", status="lost", name="port-billing")
+    async with stage([lost]) as up, shown(browser, up) as page:
         at = time.mktime((2026, 11, 30, 14, 13, 0, 0, 0, -1))
         up.forest.tell(HostEnded(5210, at, ("lost-000",)))
 
-        await page.until("document.querySelectorAll('.banner:not([hidden])').length === 2")
-        shown_texts = [text.removesuffix("✕") for text in await page.texts(".banner:not([hidden])")]
-        assert shown_texts == [
-            "The host (pid 5210) ended at 14:13. 1 agent is lost. It can be continued: sapwood run -r port-billing",
+        text = "The host (pid 5210) ended at 14:13. 1 agent is lost. It can be continued: sapwood run -r port-billing"
+        await page.until("(text) => document.body.innerText.includes(text)", text)
+        assert await page.text(".banner:not([hidden]) .text") == text
+        await page.click(".banner:not([hidden]) .plain")
+        await page.until("!document.querySelector('.banner:not([hidden])')")
+
+
+async def test_a_damaged_journal_is_told_in_a_banner_with_what_can_be_read(browser: Chromium, home: Home) -> None:
+    session = home.root("import-0611")
+    home.own(session)
+    for number in range(1_200):
+        session.prompt(f"{number}")
+    damage = Activity(kind="error", label="line 2,114 is not JSON", since=None)
+    bad = settled(session.id, outcome=None, status="damaged", name="import-0611", activity=damage)
+    async with stage([bad], home) as up, shown(browser, up) as page:
+        await page.until("document.body.innerText.includes('1,200 entries are readable.')")
+
+        assert await page.text(".banner:not([hidden]) .text") == (
             "! import-0611 is damaged: line 2,114 is not JSON. Opened read-only, nothing was changed. "
-            "2,113 messages are readable.sapwood sessions check import-0611",
-        ]
+            "1,200 entries are readable."
+        )
+        assert await page.text(".banner:not([hidden]) code") == "sapwood sessions check import-0611"
 
 
 async def test_an_unknown_price_is_a_question_mark_and_a_lower_bound_up_to_the_root(browser: Chromium) -> None:

@@ -85,6 +85,9 @@ async def test_the_feed_can_be_of_the_selected_agent_and_a_line_leads_to_its_own
         assert await feed_texts(page) == ["by leaf-000", "by kid-0000"]
         await page.click(".event")
         await page.until("document.activeElement.dataset.key === 'leaf-000'")
+        await page.key("w")
+        await page.keys("e", "ArrowUp", "ArrowUp", "Enter")
+        await page.until("document.activeElement.dataset.key === 'kid-0000'")
 
 
 async def test_what_a_slow_page_missed_is_a_line(browser: Chromium) -> None:

@@ -141,7 +141,7 @@ async def test_a_proxy_that_answers_502_is_tried_again_by_a_timer_of_the_page(br
         up.forest.change("root-000", turns=9)
         proxy.be("through")
         await page.until("document.querySelector('.pill.live')")
-        await page.click(".bar > .button")
+        await page.click(".bar > .button:last-child")
         await page.until("document.querySelector('.c-turns').textContent === '9'")
 
 

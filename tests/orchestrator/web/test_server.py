@@ -45,6 +45,19 @@ async def test_two_hosts_in_one_request_are_refused() -> None:
     assert said.split(b" ")[1] in {b"400", b"403"}
 
 
+async def test_nobody_gets_in_by_a_websocket() -> None:
+    async with stage(ROWS) as up:
+        door = up.server.door
+        upgrade = {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
+        given = headers(door) | upgrade | {"sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ=="}
+        lines = [f"{name}: {value}" for name, value in given.items()]
+        async with await trio.open_tcp_stream("127.0.0.1", door.port) as connection:
+            await connection.send_all("\r\n".join(["GET /api/stream HTTP/1.1", *lines, "", ""]).encode())
+            said = await connection.receive_some()
+
+    assert said.startswith(b"HTTP/1.1 403 ")
+
+
 async def test_the_token_buys_the_cookie_and_nothing_else_does() -> None:
     async with stage(ROWS) as up:
         door = up.server.door

@@ -240,6 +240,8 @@ async def test_every_state_has_its_word_its_glyph_and_its_colour(browser: Chromi
         for at, (word, each) in enumerate(made.items())
     ]
     async with stage(tree) as up, shown(browser, up) as page:
+        await page.click(".bar > .button")  # archived ones are shown when they are asked for
+        await page.until("document.querySelectorAll('.row').length === 15")
         for each in tree:
             state = STATES[str(each.name)]
             status = (await cells(page, each.session_id))["status"]
@@ -256,8 +258,22 @@ async def test_every_state_has_its_word_its_glyph_and_its_colour(browser: Chromi
 
 async def test_more_columns_are_remembered(browser: Chromium) -> None:
     async with stage(sample_rows()) as up, shown(browser, up) as page:
-        await page.click(".bar > .button")
+        await page.click(".bar > .button:last-child")
         heads = await page.texts("[role=columnheader]")
         assert {"Turns", "Retry", "Queue", "Last"} <= set(heads)
         await page.go(f"{up.origin}/")
         await page.until("document.querySelectorAll('[role=columnheader]').length === 15")
+
+
+async def test_what_is_archived_or_ended_long_ago_is_shown_when_it_is_asked_for(browser: Chromium) -> None:
+    root = row("root-000")
+    kept, away = row("kid-0000", root), settled("kid-0001", root, status="archived")
+    old = settled("old-0000", last_event_at="2026-01-01T00:00:00.000Z", host_pid=None)
+    async with stage([old, *summed([root, kept, away])]) as up, shown(browser, up) as page:
+        assert await names(page) == ["root-000", "kid-0000"]
+        await page.until("document.body.innerText.includes('Show ended: 1')")
+        await page.click(".bar > .button")
+        await page.until("document.querySelectorAll('.row').length === 4")
+        assert await names(page) == ["old-0000", "root-000", "kid-0000", "kid-0001"]
+        await page.click(".bar > .button")
+        await page.until("document.querySelectorAll('.row').length === 2")
