@@ -106,7 +106,8 @@ class Errands:
     async def _sent(self, receiver: "Row", request: Send) -> Receipt | Refused:
         """In the receiver's journal before the receipt says so."""
         supervisor = self.supervisor
-        message_id = f"message:{supervisor.next_numbers()}:{self.row.id}"
+        # With the time in it: another host of this tree counts from the beginning again.
+        message_id = f"message:{supervisor.next_numbers()}:{self.row.id}:{supervisor.clock.now():.6f}"
         slip = supervisor.receipts[message_id] = Slip()
         prompt = Prompt(message_id, request.message, request.mode, self.row.name, "agent_message")
         try:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.protocol.limits import Limits
+from actors.protocol.restore import delivered
 from store.disk.forest import read_tree
 from store.entries import ChildUsageAttributedEntry
 from store.repair import repair_plan, runs
@@ -56,6 +57,15 @@ usage = { input = 10, output = 1 }
 [[reply]]
 session = "root"
 text = "{{child.a}}"
+"""
+WRITES_ONCE = """
+[[reply]]
+last = "^again"
+[[reply.tool]]
+name = "message_agent"
+arguments = { to = "a", message = "and now?" }
+[[reply]]
+text = "heard"
 """
 
 
@@ -112,3 +122,18 @@ def test_the_limits_of_a_child_and_of_its_tree_hold_in_another_host(tmp_path: Pa
     rows = rig.tree.supervisor.directory.rows
     assert rows[by_name(rig.tree)["a"]].limits == {"max_tokens": 5000.0}
     assert again.status == 0
+
+
+def test_messages_of_two_hosts_that_do_the_same_are_two_messages(tmp_path: Path) -> None:
+    rig = Rig(home_at(tmp_path / "home"), tmp_path, FIRST, Flushes)
+    root_id = rig.run().root_id
+    rig.text = WRITES_ONCE
+
+    for _ in range(2):
+        again = rig.run("again", session=root_id, model="scripted/script")
+        assert (again.status, rig.faults(again)) == (0, [])
+
+    assert rig.tree is not None
+    records = read_tree(rig.home.fs, rig.home, root_id).nodes[by_name(rig.tree)["a"]].records
+    told = [name for record in records for name in delivered([record]) if name.startswith("message:")]
+    assert len(told) == len(set(told)) == 2
