@@ -27,6 +27,7 @@ from orchestrator.views.text import one_line
 from store.disk.home import Home
 from store.disk.manager import SessionManager
 from store.disk.removal import remove
+from store.disk.schedules import Schedules
 from store.disk.trash import Trash
 from store.ids import short
 from store.times import iso
@@ -275,10 +276,12 @@ def delete_command(sessions: tuple[str, ...], force: bool, as_json: bool) -> Non
             continue
         with translated():
             removed = remove(home, session_id, trash, iso(now), deleted_at, is_forced=force)
+            cancelled = Schedules(home).cancel_of(removed.session_ids)
         gone += removed.session_ids
         where = "in the trash" if removed.trashed else "gone for good"
-        row = {"sessionIds": removed.session_ids, "trashed": removed.trashed}
-        _tell(as_json, row, f"{', '.join(map(short, removed.session_ids))}: {where}")
+        row = {"sessionIds": removed.session_ids, "trashed": removed.trashed, "schedules": cancelled}
+        too = f"; cancelled its schedules {', '.join(cancelled)}" if cancelled else ""
+        _tell(as_json, row, f"{', '.join(map(short, removed.session_ids))}: {where}{too}")
 
 
 def _tell(as_json: bool, row: object, text: str) -> None:

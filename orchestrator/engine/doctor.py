@@ -19,6 +19,7 @@ from store.disk.forest import read_tree
 from store.disk.fs import FOLDER_MODE
 from store.disk.home import Home
 from store.disk.ownership import TreeLock, liveness
+from store.disk.schedules import Schedules
 from store.errors import StoreError
 from store.ids import short
 from store.times import iso
@@ -50,6 +51,7 @@ def ailments(home: Home, cwd: Path, clock: Callable[[], float]) -> Iterator[Ailm
         )
     yield from _sockets(home)
     yield from _trees(home, clock)
+    yield from _schedules(home)
     if found is None:
         yield from _journals(home)
 
@@ -115,6 +117,29 @@ def _trees(home: Home, clock: Callable[[], float]) -> Iterator[Ailment]:
     if left:
         text = f"{_count(len(left), 'lock')} of processes that are gone: {', '.join(map(short, left[:3]))}"
         yield Ailment("locks", text, "the next run takes them over", partial(_take_and_let_go, home, left, clock))
+
+
+def _schedules(home: Home) -> Iterator[Ailment]:
+    schedules = Schedules(home)
+    try:
+        found, troubles = schedules.all()
+    except (StoreError, OSError) as error:
+        yield Ailment("schedules", f"they cannot be read: {error}", "nothing comes due")
+        return
+    for id, trouble in troubles.items():
+        yield Ailment("schedules", trouble, f"`sapwood schedule cancel {id}` takes it away")
+    there = set(home.session_ids())
+    gone = {each.session_id for each in found} - there
+    if gone:
+        names = ", ".join(map(short, sorted(gone)[:3]))
+        text = (
+            f"schedules for {_count(len(gone), 'session')} that {'is' if len(gone) == 1 else 'are'} not there: {names}"
+        )
+        yield Ailment("schedules", text, "mended, they are cancelled", partial(_cancel, schedules, gone))
+
+
+def _cancel(schedules: Schedules, sessions: set[str]) -> None:
+    schedules.cancel_of(sessions)
 
 
 def _missing(home: Home, root_id: str) -> int | None:

@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -66,6 +66,10 @@ class Schedules:
         """Whether there was one. It does not come again."""
         with self._locked():
             return self._remove(id)
+
+    def cancel_of(self, sessions: Container[str]) -> list[str]:
+        """Cancel all that are for these sessions; which they were."""
+        return [each.id for each in self.all()[0] if each.session_id in sessions and self.cancel(each.id)]
 
     def claim(self, now: float, may: Callable[[Schedule], bool]) -> list[Tick]:
         """The due ticks of those that `may` names, each taken durably before anybody hears of it, and so once.

@@ -13,6 +13,9 @@ import pytest
 from store.disk.catalog import Catalog
 from store.disk.fs import RealFs
 from store.disk.ownership import TreeLock, liveness
+from store.disk.schedules import Schedules
+from store.disk.zones import zone_named
+from store.schedules import new_schedule
 from tests.orchestrator.cli.conftest import Here
 from tests.orchestrator.engine.processes import Desk
 from tests.stored import Forest, sample
@@ -87,6 +90,24 @@ def a_wrong_configuration(forest: Forest) -> None:
     forest.home.config_path.write_text("modell = 'x/y'")
 
 
+def schedule(forest: Forest, session_id: str) -> Path:
+    """A schedule for this session; where it lies."""
+    utc = ("UTC", zone_named("UTC"))
+    made = new_schedule("0000000a", session_id, "every 1h", "look", "follow_up", 1_800_000_000.0, utc)
+    schedules = Schedules(forest.home)
+    schedules.add(made)
+    return schedules.folder / "0000000a.json"
+
+
+def a_schedule_for_nobody(forest: Forest) -> None:
+    sample(forest)
+    schedule(forest, "01a22ae0-7f3f-72c5-ae52-84dede0a7b95")
+
+
+def a_damaged_schedule(forest: Forest) -> None:
+    schedule(forest, sample(forest).id).write_text("{")
+
+
 MENDED: dict[str, tuple[Callable[[Forest], None], str]] = {
     "socket": (a_dead_socket, "sockets: 1 socket of hosts that are gone: 4242-gone.sock"),
     "lost": (a_killed_run, f"is lost: process {DEAD_PID} was killed, and 1 record of its end are missing"),
@@ -94,10 +115,12 @@ MENDED: dict[str, tuple[Callable[[Forest], None], str]] = {
     "unreadable lock": (a_lock_that_cannot_be_read, "(its lock cannot be read)"),
     "catalog": (a_broken_catalog, "catalog: the catalog is of no use: file is not a database"),
     "cut catalog": (a_cut_catalog, "catalog: the catalog is of no use: "),
+    "schedule": (a_schedule_for_nobody, "schedules for 1 session that is not there: de0a7b95"),
     "folder": (an_open_folder, "others may look into it (mode 755)"),
 }
 TOLD: dict[str, tuple[Callable[[Forest], None], str]] = {
     "journal": (a_damaged_journal, "is damaged: "),
+    "damaged schedule": (a_damaged_schedule, "0000000a.json: expected a schedule"),
     "owner": (an_unknown_owner, "(process 4242 of another host or container)"),
     "configuration": (a_wrong_configuration, "there is no setting modell; did you mean model?"),
 }

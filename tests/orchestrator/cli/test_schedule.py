@@ -109,6 +109,15 @@ def test_a_damaged_file_is_said_with_status_4_beside_those_that_are_sound_and_ca
     assert desk.run("schedule", "list").status == 0
 
 
+def test_a_session_that_is_deleted_takes_its_schedules_with_it(desk: Desk, session: str) -> None:
+    added = json.loads(desk.run("schedule", "add", session, "every 1h", "p", "--json").out)
+
+    deleted = desk.run("sessions", "delete", session, "--force", "--json")
+
+    assert (deleted.status, json.loads(deleted.out)["schedules"]) == (0, [added["id"]])
+    assert json.loads(desk.run("schedule", "list", "--json").out) == []
+
+
 # --- with a resident host --------------------------------------------------------------------------------------------
 
 
