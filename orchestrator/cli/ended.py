@@ -14,11 +14,16 @@ from orchestrator.views.text import safe_lines, sanitize_terminal
 from store.usage import pico_usd
 
 if TYPE_CHECKING:
+    from orchestrator.cli.notes import Notes
     from orchestrator.cli.progress import Progress
 
 
-def watched(job: Job, *, is_quiet: bool) -> "Progress | None":
-    """The live tree on stderr, for people at a terminal who asked for text."""
+def watched(job: Job, *, is_quiet: bool) -> "Progress | Notes | None":
+    """The live tree on stderr, for people at a terminal who asked for text; warnings that a stream has no words for."""
+    if job.is_json and not job.stream.dialect.is_native:
+        from orchestrator.cli.notes import Notes
+
+        return Notes()
     if job.is_json or is_quiet or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return None
     from orchestrator.cli.progress import Progress

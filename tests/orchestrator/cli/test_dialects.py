@@ -50,6 +50,21 @@ def test_a_failure_is_a_failure_in_every_dialect(desk: Desk, here: Here, dialect
     assert (last["stopReason"], last["errorMessage"]) == ("error", "no such key")
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_warning_is_an_event_or_stands_on_stderr(desk: Desk, here: Here, dialect: str) -> None:
+    (desk.home).mkdir()
+    (desk.home / "run").write_text("in the way of the sockets")
+
+    done = here("--mode", "json", "--dialect", dialect, "-m", desk.script(TREE), "go")
+
+    told = [event["text"] for event in done.events if event["type"] == "diagnostic"]
+    texts = told if dialect == "native" else done.err.split("\n")[:-1]
+    assert done.status == 0
+    assert [text for text in texts if "no other terminal can reach this run" in text] == texts
+    assert len(texts) == 1
+    assert done.err == "" or dialect != "native"
+
+
 def test_a_reader_who_leaves_ends_a_run_that_is_told_in_a_dialect(desk: Desk) -> None:
     script = '[[reply]]\n[[reply.tool]]\nname = "bash"\narguments = { command = "echo on; sleep 1000" }\n'
     run = desk.start("--mode", "json", "--dialect", "pi", "-m", desk.script(script), "go")
