@@ -78,6 +78,7 @@ class Holder:
             yield
         finally:
             watch.cancel()
+            row.time.end()
 
     async def _expire(self, time: RunTime, watch: trio.CancelScope) -> None:
         option = "; raise it with --timeout" if self.row.parent is None else ""

@@ -6,7 +6,8 @@ import msgspec
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`max_children` counts all descendants of a root over its life; above `max_live_children` a child waits for a slot.
 
-    `max_turns` counts the model calls of one invocation, retries included; None: no limit.
+    `max_turns` counts the model calls of one invocation, those of retries and summaries too, but no last turn that hands back;
+    None: no limit.
     """
 
     max_depth: int = 2

@@ -310,6 +310,9 @@ def test_a_child_is_given_at_most_what_is_left_and_nothing_where_nothing_is() ->
 
     assert more == {"max_tokens": 600, "max_cost": 2.0, "timeout_s": 9}
     assert less == {"max_tokens": 10}
+    unpriced = family(max_cost=1.0).granted("a", "p/dear", {}, is_priced=False)
+    assert isinstance(unpriced, Refuse)
+    assert "p/dear" in unpriced.reason
     spent = Budgets().opened("root", "root", None, {"max_tokens": 1_000}, Amount(0, 1_000, 2))
     assert isinstance(spent.granted("root", "p/m", {}, is_priced=True), Refuse)
 

@@ -118,3 +118,12 @@ def test_a_limit_on_money_is_refused_where_no_price_is_known(desk: Desk) -> None
 
     assert done.status == 2
     assert "price" in done.err
+
+
+def test_a_limit_on_money_is_refused_where_the_price_of_the_fallback_is_not_known(desk: Desk) -> None:
+    free = desk.script(SCRIPT.replace("[cost]\ninput = 1.0\noutput = 10.0\n", ""), "free.toml")
+
+    done = desk.run("-m", desk.script(SCRIPT), "--fallback-model", free, "--max-cost", "1", "go")
+
+    assert (done.status, done.out) == (2, b"")
+    assert "the price of scripted/free" in done.err
