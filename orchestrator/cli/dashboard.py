@@ -34,7 +34,8 @@ def command(port: int, is_open: bool, read_only: bool) -> None:
     """Bind, print, serve."""
     home = home_from_env()
     try:
-        from orchestrator.cli.dashboard_ports import WatchedForest, WatchedHands, WatchedJournals
+        from orchestrator.cli.dashboard_ports import WatchedForest, WatchedJournals
+        from orchestrator.cli.hands import WatchedHands
         from orchestrator.web.dashboard import Dashboard
         from orchestrator.web.server import Server
     except ModuleNotFoundError as error:

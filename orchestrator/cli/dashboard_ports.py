@@ -1,21 +1,18 @@
 """The dashboard's ports on real things: hosts that are watched, journals in the home, commands to hosts."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
 
 import attrs
 import trio
 
 from orchestrator.cli.common import tree_with
-from orchestrator.cli.sessions_edit import opened
 from orchestrator.cli.stored_trees import StoredTrees
-from orchestrator.engine.client import CommandFailed, HostGone
 from orchestrator.engine.errors import EngineError
-from orchestrator.engine.watch import NobodyRunsIt, Watch
+from orchestrator.engine.watch import Watch
 from orchestrator.views.feed import Feed
 from orchestrator.views.rows import AgentRow
 from orchestrator.views.stored import Stored
-from orchestrator.web.ports import HostEnded, Missed, News, Order, Refused, Told, Wrote
+from orchestrator.web.ports import HostEnded, Missed, News, Told, Wrote
 from store.disk.forest import read_header, read_node
 from store.disk.home import Home
 from store.entries import Header
@@ -124,49 +121,3 @@ class WatchedJournals:
         if header is None:
             raise KeyError(session_id)
         return header
-
-
-@attrs.frozen
-class WatchedHands:
-    """Gives the command to the host that runs the session; names and archives are kept in the store where none does."""
-
-    home: Home
-    watch: Watch
-
-    async def do(self, order: Order) -> None:
-        try:
-            await self.watch.call(order.session_id, command_of(order))
-        except NobodyRunsIt:
-            await self._in_store(order)
-        except (CommandFailed, HostGone) as error:
-            raise Refused(str(error)) from error
-        self.watch.read_again()
-
-    async def _in_store(self, order: Order) -> None:
-        if order.verb not in {"rename", "archive", "unarchive"}:
-            raise Refused(f"no host runs it: sapwood run -r {order.session_id[-8:]}")
-        try:
-            await trio.to_thread.run_sync(self._append, order)
-        except EngineError as error:
-            raise Refused(str(error)) from error
-
-    def _append(self, order: Order) -> None:
-        with opened(self.home, order.session_id) as manager:
-            if order.verb == "rename":
-                manager.append_session_info(order.text)
-            else:
-                manager.append_session_state({"status": "archived" if order.verb == "archive" else "active"})
-
-
-def command_of(order: Order) -> dict[str, Any]:
-    """The command of the control protocol."""
-    match order.verb:
-        case "message" | "answer":
-            return {"type": "prompt", "message": order.text, "streamingBehavior": "followUp"}
-        case "steer":
-            return {"type": "prompt", "message": order.text, "streamingBehavior": "steer"}
-        case "rename":
-            return {"type": "set_session_name", "name": order.text}
-        case "archive" | "unarchive":
-            return {"type": "archive", "archived": order.verb == "archive"}
-    return {"type": order.verb}

@@ -10,7 +10,7 @@ import attrs
 import trio
 
 from orchestrator.cli.common import has_colour, is_ascii, stored_tree
-from orchestrator.cli.dashboard_ports import WatchedHands
+from orchestrator.cli.hands import WatchedHands
 from orchestrator.cli.stored_trees import StoredTrees
 from orchestrator.cli.terminal import Terminal
 from orchestrator.engine.errors import EngineError

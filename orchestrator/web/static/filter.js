@@ -1,9 +1,9 @@
-// What is looked for: chips, and the language of orchestrator/views/query.py; a test compares the two.
+// What is looked for: the chips of orchestrator/views/chips.py and the language of query.py; a test compares them.
 
 import { context, doing, secondsSince } from './doing.js';
 
 const COSTLY_SHARE = 0.05;
-const ENDED = new Set(['completed', 'failed', 'aborted', 'timed out', 'limit reached', 'lost', 'damaged', 'archived']);
+const NOT_ENDED = new Set(['idle', 'needs input', 'unknown', 'damaged']);
 const TERM = /^(status|model|depth|cost|tokens|ctx|quiet|name|tool)(:|>=|<=|>|<|=)(.*)$/i;
 const NUMBER = /^\$?(\d+(?:\.\d+)?)(k|m|s|h|d|%)?$/i;
 const UNITS = { tokens: { k: 1e3, m: 1e6 }, quiet: { s: 1, m: 60, h: 3600, d: 86400 }, ctx: { '%': 1 } };
@@ -32,8 +32,8 @@ export const CHIPS = {
   running: (row, state) => state.isWorking && row.word !== 'waiting',
   waiting: (row) => row.word === 'waiting',
   issues: (row, state) => state.isIssue,
-  ended: (row) => ENDED.has(row.word),
-  costly: (row, state, now, treeUsd) => treeUsd > 0 && (row.ownUsd ?? 0) >= COSTLY_SHARE * treeUsd,
+  ended: (row, state) => !state.isWorking && !NOT_ENDED.has(row.word),
+  costly: (row, state, now, treeUsd) => row.ownUsd > 0 && row.ownUsd >= COSTLY_SHARE * treeUsd,
 };
 
 /**

@@ -103,9 +103,16 @@ async def test_a_running_tree_is_shown_and_a_part_of_it_can_be_aborted(desk: Des
         for kind in ("conversation", "tools", "issues", "cost", "timeline", "info"):
             answer = await get(shown.door, f"/api/detail/{kind}?session={found['top']['id']}")
             assert answer.status_code == 200, answer.text
+        for order in (
+            {"verb": "rename", "sessionId": found["other"]["id"], "text": "renamed"},
+            {"verb": "steer", "sessionId": found["top"]["id"], "text": "Hurry"},
+        ):
+            answer = await post(shown.door, "/api/do", order)
+            assert answer.status_code == 200, answer.text
+        await rows.until(lambda rows: "renamed" in rows)
         (desk.folder / "hold").write_text("go on")
         found = await rows.until(lambda rows: rows["top"]["word"] == "completed")
-        assert found["other"]["word"] == "completed"
+        assert found["renamed"]["word"] == "completed"
     done = run.end()
     assert done.status == 0
 

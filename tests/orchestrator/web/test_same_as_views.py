@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from orchestrator.views.chips import CHIPS, chip_meets
 from orchestrator.views.context import context_text
 from orchestrator.views.doing import Activity
 from orchestrator.views.doing_text import doing
@@ -173,6 +174,24 @@ async def test_the_filter_finds_the_same(browser: Chromium) -> None:
     for text, (problem, hits) in zip(QUERIES, found, strict=True):
         query = parse_query(text)
         assert (problem, hits) == (query.problem, [each.session_id for each in rows if query.meets(each, NOW)]), text
+
+
+async def test_chips_mean_the_same(browser: Chromium) -> None:
+    rows = sample_rows()
+    by_id = {each.session_id: each for each in rows}
+    [found] = await in_the_page(
+        browser,
+        "filter.js",
+        "(m, g) => Object.fromEntries(Object.entries(m.CHIPS).map(([name, test]) =>"
+        " [name, g.rows.filter(r => test(r, g.states[r.word], 0, g.rows[0].totalUsd)).map(r => r.id)]))",
+        {
+            "rows": [msgspec.to_builtins(shown(each)) for each in rows],
+            "states": {word: {"isWorking": each.is_working, "isIssue": each.is_issue} for word, each in STATES.items()},
+        },
+    )
+
+    assert found == {chip: [each.session_id for each in rows if chip_meets(chip, each, by_id)] for chip in CHIPS}
+    assert all(found.values())
 
 
 def crowd(seed: int) -> list[AgentRow]:
