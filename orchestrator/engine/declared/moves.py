@@ -77,9 +77,15 @@ def next_move(node: PlannedNode | TreePlan, records: Sequence[Record]) -> Move |
     working = [name for name, standing in stand.items() if standing.status == "running"]
     if working:
         return Rest(f"At work: {', '.join(working)}.")
-    if isinstance(node, TreePlan) and node.prompt is None and not runs([*records]):
+    if isinstance(node, TreePlan) and node.prompt is None and not _is_asked_more(records):
         return _conclusion(stand)
     return None
+
+
+def _is_asked_more(records: Sequence[Record]) -> bool:
+    """Whether somebody wants more of the root than that it carries out its tree: then its model answers."""
+    asked = sum(1 for record in records if record.type == "message" and b'"role":"user"' in record.raw)
+    return asked > 1 or bool(runs([*records]))
 
 
 def standings(children: Sequence[PlannedNode], records: Sequence[Record]) -> dict[str, Standing]:

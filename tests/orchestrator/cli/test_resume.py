@@ -157,3 +157,46 @@ def test_a_folder_that_is_gone_is_named(desk: Desk, tmp_path: Path) -> None:
 
     assert str(caught.value) == f"the folder of session {root_id}, {folder}, is not there any more; name one with -C"
     assert as_before(home, root_id, {"cwd": "."}) == {"cwd": "."}
+
+
+CELL = """
+[[reply]]
+session = "root"
+call = 1
+[[reply.tool]]
+name = "ipython"
+arguments = { code = '''
+import asyncio
+handles = await asyncio.gather(*[rlm(f'task {n}', name=f'c{n}') for n in range(3)])
+[await handle.result() for handle in handles]
+''' }
+[[reply]]
+session = "root"
+text = "{{tool.ipython}} | {{child.c0}} | {{child.c2}}"
+[[reply]]
+session = "c*"
+call = 1
+[[reply.tool]]
+name = "bash"
+arguments = { command = "SLEEP" }
+[[reply]]
+text = "{{last}}"
+"""
+
+
+def test_a_cell_that_was_interrupted_says_which_children_it_had_started_and_they_go_on(desk: Desk) -> None:
+    sleep = marked_sleep()
+    running = desk.start("-m", desk.script(CELL.replace("SLEEP", sleep)), "go")
+    until(lambda: len(living(sleep)) == 3, "the tools of three children")
+    running.send(9)
+    running.end()
+    until(lambda: not living(sleep), "the end of the tools that their host left")
+
+    done = desk.run("-c")
+
+    assert (done.status, done.err) == (0, "")
+    cell, first, last = done.out.decode().split(" | ")
+    named = cell.partition("It had started ")[2].partition("; you are told how they end.")[0]
+    assert sorted(named.split(", ")) == ["c0", "c1", "c2"]
+    assert "side effects are unknown" in first
+    assert "side effects are unknown" in last

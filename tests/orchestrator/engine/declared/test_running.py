@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.protocol.limits import Limits
+from actors.protocol.mail import Prompt
 from orchestrator.engine.declared.plan import TreePlan, plan_of
 from orchestrator.engine.declared.speaker import TASK
 from orchestrator.engine.job import Ended
@@ -162,6 +163,21 @@ def test_a_later_prompt_is_for_the_roots_own_model(tmp_path: Path) -> None:
 
     assert (again.status, rig.faults(again)) == (0, [])
     assert again.answer == "the root has read: answer"
+
+
+def test_who_steers_a_root_that_asks_no_model_is_answered_by_its_model(tmp_path: Path) -> None:
+    rig = Rig(home_at(tmp_path / "home"), tmp_path, SCRIPT, Flushes)
+
+    def steer(line: bytes) -> None:
+        if b'"type":"child_spawned"' in line and rig.one_shot is not None and rig.one_shot.planted is not None:
+            planted = rig.one_shot.planted
+            planted.deliver(planted.tree.root, Prompt("steer-1", "and what is c?", "steer"))
+
+    rig.hear = steer
+    ended = rig.run(TASK, tree=plan(node("c")))
+
+    assert (ended.status, rig.faults(ended)) == (0, [])
+    assert ended.answer == "the root has read: answer"
 
 
 def test_many_nodes_start_together_and_all_end(tmp_path: Path) -> None:
