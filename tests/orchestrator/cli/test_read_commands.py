@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 
 from orchestrator.cli import common
 from orchestrator.cli.common import known_names
+from orchestrator.cli.main import COMMANDS as PROGRAM
 from orchestrator.cli.main import group, main, with_command
 from orchestrator.cli.sessions import COMMANDS
 from orchestrator.cli.sessions import command as sessions
@@ -513,7 +514,7 @@ def test_a_line_above_the_limit_is_one_finding_and_what_follows_is_read(
 
 @pytest.mark.parametrize(
     "command",
-    ["usage", "agents", "sessions", "sessions list", "sessions show", "events", "events validate"],
+    [*PROGRAM, *(f"sessions {name}" for name in COMMANDS), "events validate"],
 )
 def test_every_command_has_help_with_an_example(run: Run, command: str) -> None:
     result = run(*command.split(), "--help")
