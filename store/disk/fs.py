@@ -188,6 +188,9 @@ def open_own(fs: Fs, path: Path, flags: int) -> tuple[int, Stat]:
             fs.chmod(fd, FILE_MODE)
     except BaseException:
         fs.close(fd)
+        if flags & os.O_EXCL:  # made just now, and of no use
+            with suppress(OSError):
+                fs.unlink(path)
         raise
     return fd, found
 

@@ -321,7 +321,9 @@ class SessionManager(Identity, Appends, Reads, Listing):
             except BaseException:
                 lock.release()
                 raise
-        self._leaf_id = self._read_leaf_id()
+        self._leaf_id = None
+        for record in records:
+            self._leaf_id = leaf_after(record, self._leaf_id)
 
     def _become(self, other: Self) -> None:
         try:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,16 +28,18 @@ from store.entries import (
     CompactionEntry,
     CustomEntry,
     Header,
+    MessageEntry,
     ModelChangeEntry,
     SessionInfoEntry,
     SessionStateEntry,
     UsageEntry,
 )
 from store.folding import summarized
-from store.messages import ToolCall
+from store.messages import ToolCall, user_text
 from store.records import Draft
-from store.summary import Summary
+from store.summary import Rest, Summary
 from store.usage import Cost, Usage
+from store.wire import encode
 from tests.faulty_fs import FaultyFs
 from tests.stored import Forest, StoredSession, sample
 
@@ -244,6 +247,63 @@ def test_a_journal_that_is_another_one_now_is_read_anew(forest: Forest, home: Ho
 
     assert listed(home) == truth(home)
     assert listed(home)[session.id].name == "after"
+
+
+def test_what_was_said_in_a_journal_that_was_replaced_is_found_no_more(forest: Forest, home: Home) -> None:
+    session = forest.root()
+    session.prompt("a needle")
+    other = forest.root()
+    other.prompt("hay")
+    with Catalog.open(home) as kept:
+        assert len(kept.search("needle")) == 1
+        header = Header(version=3, id=session.id, timestamp="t", cwd="/work")
+        session.path.unlink()
+        Journal.create(RealFs(), session.path, header, epoch=1).close()
+
+        assert kept.search("needle") == []
+
+
+def test_another_file_that_only_ends_alike_is_read_anew(forest: Forest, home: Home) -> None:
+    session = forest.root()
+
+    def put(*prompts: str) -> None:
+        session.path.rename(session.path.with_suffix(".old"))  # so that its inode is not given again
+        journal = Journal.create(RealFs(), session.path, session.header, epoch=1)
+        for number, prompt in enumerate(prompts, start=1):
+            body = MessageEntry(message=msgspec.Raw(encode(user_text(prompt, 1))))
+            above = f"{number - 1:08x}" if number > 1 else None
+            journal.append([Draft.of(body).record(f"{number:08x}", above, "t").raw])
+        journal.close()
+
+    put("x" * 10, "y" * 90, "end")
+    assert listed(home)[session.id].first_prompt == "x" * 10
+    put("x" * 90, "y" * 10, "end", "more")
+
+    assert listed(home) == truth(home)
+
+
+def test_a_flipped_bit_in_what_going_on_needs_is_not_believed(forest: Forest, home: Home) -> None:
+    session = forest.root()
+    session.prompt("go")
+    listed(home)
+    rest = msgspec.json.encode(Rest(mail=["m1"], context_base=5))
+    with sqlite3.connect(home.catalog_path) as db:
+        db.execute("UPDATE session SET rest=?", (rest,))
+    db.close()
+    session.add(SessionInfoEntry(name="more"))
+
+    assert listed(home) == truth(home)
+
+
+def test_a_name_that_came_within_the_same_tick_of_the_clock_is_found(forest: Forest, home: Home) -> None:
+    forest.root("first")
+    with Catalog.open(home) as kept:
+        assert len(kept.newest(5)) == 1
+        tick_ns = home.sessions.stat().st_mtime_ns
+        forest.root("second")
+        os.utime(home.sessions, ns=(tick_ns, tick_ns))
+
+        assert len(kept.newest(5)) == 2
 
 
 def test_duplicates_that_come_later_are_counted_once(forest: Forest, home: Home) -> None:
@@ -667,7 +727,11 @@ def test_owners_are_told_and_the_dead_remembered(
     lock.release()
     with Catalog.open(home) as kept:  # just now: another owner may come within the same tick of the clock
         assert kept.owners(ids)[released.id].state == "dead"
-        assert kept._db.execute("SELECT count(*) FROM dead").fetchone() == (1,)
+    ended_ns = home.lock_path(released.id).stat().st_mtime_ns
+    TreeLock.acquire(RealFs(), home, released.id, "t")
+    os.utime(home.lock_path(released.id), ns=(ended_ns, ended_ns))
+    with Catalog.open(home) as kept:
+        assert kept.owners(ids)[released.id].state == "alive"
 
 
 # --- everything at once -----------------------------------------------------------------------------------------------

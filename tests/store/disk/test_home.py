@@ -3,9 +3,10 @@
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from store.disk.fs import RealFs
+from store.disk.fs import RealFs, Stat
 from store.disk.home import Home
 from store.errors import BadId, StoreError
 from tests.faulty_fs import FaultyFs
@@ -117,6 +118,24 @@ def test_what_is_no_folder_is_refused_and_left_alone(kind: str, tmp_path: Path) 
 
     assert mode(victim) == 0o755
     assert list(victim.iterdir()) == []
+
+
+class OfAnother(RealFs):
+    """All files belong to somebody else."""
+
+    def lstat(self, path: Path) -> Stat:
+        found = super().lstat(path)
+        return msgspec.structs.replace(found, uid=found.uid + 1)
+
+
+def test_a_folder_of_another_user_is_refused_and_left_alone(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+
+    with pytest.raises(StoreError, match="expected a folder of user"):
+        Home.from_env({"SAPWOOD_HOME": str(tmp_path)}, OfAnother()).create()
+
+    assert mode(tmp_path) == 0o755
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_new_home_survives_a_loss_of_power() -> None:

@@ -2,9 +2,11 @@
 
 import errno
 import itertools
+import os
 from collections import Counter
 from pathlib import Path
 
+import attrs
 import msgspec
 import pytest
 
@@ -100,6 +102,31 @@ def test_a_child_alone_is_a_root_with_another_id(home: Home) -> None:
     origin = imported_from(header_line(home.fs, home, imported.session_id))
     assert origin is not None
     assert (origin.session_id, origin.rlm_depth) == (source.header.id, 1)
+
+
+class Overtaken(RealFs):
+    """Another import ends, and gives its file a name, just before we get the lock on it."""
+
+    is_over = False
+
+    def lock(self, fd: int) -> bool:
+        aside = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        if not self.is_over and aside.name.endswith(".importing"):
+            self.is_over = True
+            aside.write_bytes(b"of another import\n")
+            aside.rename(aside.with_name(aside.name.removesuffix(".importing")))
+        return super().lock(fd)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc to find the file by")
+def test_a_file_that_got_its_name_meanwhile_is_not_written_over(home: Home) -> None:
+    overtaken = attrs.evolve(home, fs=Overtaken())
+
+    (imported,) = bring(overtaken, text(HEADER, A))
+
+    assert imported.session_id != SESSION
+    assert home.journal_path(SESSION).read_bytes() == b"of another import\n"
+    assert len(stored(home, imported.session_id)) >= 1
 
 
 def test_where_a_child_alone_stood_in_its_tree_is_kept(home: Home) -> None:

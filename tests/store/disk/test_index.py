@@ -341,6 +341,18 @@ def test_a_record_that_is_not_what_was_written_is_never_handed_out() -> None:
         fs.names[PATH].data[place] ^= 1
 
 
+def test_a_sound_record_in_the_place_of_another_is_never_handed_out() -> None:
+    fs = FaultyFs.holding(str(FOLDER))
+    stored(fs, [message(n, None, "y" * 20) for n in range(1, 4)])
+    indexed = look(fs)
+    lines = fs.content(PATH).splitlines(keepends=True)
+    fs.names[PATH].data = bytearray(b"".join([lines[0], lines[2], lines[1], lines[3]]))
+
+    fd, _ = open_own(fs, PATH, os.O_RDONLY)
+    with pytest.raises(JournalDamaged, match="expected record 1 at bytes"):
+        read_bodies(fs, fd, PATH, SESSION, indexed.index, [1])
+
+
 # --- from the end -----------------------------------------------------------------------------------------------------
 
 
@@ -374,6 +386,19 @@ def test_damage_before_the_last_entries_is_told_once_it_is_reached() -> None:
 
     assert last_entries(fs, PATH, SESSION, 3).trouble == ""
     ending = last_entries(fs, PATH, SESSION, 4)
+
+    assert list(ending.records) == records[3:]
+    assert "not the record that was expected there" in ending.trouble
+
+
+def test_a_record_that_is_missing_before_the_last_entries_is_told_once_it_is_reached() -> None:
+    fs = FaultyFs.holding(str(FOLDER))
+    records = chain(6)
+    stored(fs, records)
+    lines = fs.content(PATH).splitlines(keepends=True)
+    fs.plant(PATH, b"".join(lines[:3] + lines[4:]))
+
+    ending = last_entries(fs, PATH, SESSION, 5)
 
     assert list(ending.records) == records[3:]
     assert "not the record that was expected there" in ending.trouble

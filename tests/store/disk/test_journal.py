@@ -273,6 +273,28 @@ def test_short_writes_are_written_on() -> None:
     assert read_journal(fs, PATH, SESSION).records == told.records
 
 
+class Deaf(FaultyFs):
+    """Takes no byte, and raises nothing."""
+
+    is_deaf = False
+
+    def write(self, fd: int, data: bytes | memoryview) -> int:
+        return 0 if self.is_deaf else super().write(fd, data)
+
+
+def test_a_file_that_takes_nothing_and_says_nothing_is_full() -> None:
+    fs = Deaf.holding(str(FOLDER))
+    journal = Journal.create(fs, PATH, HEADER, epoch=1)
+    before = fs.content(PATH)
+    fs.is_deaf = True
+
+    with pytest.raises(OSError, match="the file took 0"):
+        journal.append([b'{"type":"x"}'])
+
+    assert fs.content(PATH) == before
+    assert not journal.is_poisoned
+
+
 def test_a_journal_whose_failed_append_cannot_be_taken_back_is_poisoned_until_it_is_opened_again() -> None:
     fs, told = FaultyFs.holding(str(FOLDER)), Told()
     journal = play(fs, [1, 0], told)

@@ -134,6 +134,25 @@ def test_a_second_repair_has_nothing_to_do_and_a_second_damage_gets_a_second_cop
     assert third.kept.name.endswith(".damaged-2")
 
 
+def test_nothing_is_left_of_an_index_or_of_a_repair_that_was_killed(forest: Forest) -> None:
+    root = forest.root()
+    talk(root)
+    damage(forest.home, root.id, 3)
+    path = forest.home.journal_path(root.id)
+    for left in (forest.home.index_path(root.id), path.with_name(f"{path.name}.repairing")):
+        left.write_bytes(b"left " * 1000)
+        left.chmod(0o600)
+
+    repair(forest.home, root.id)
+
+    assert read_check(RealFs(), forest.home, root.id).gaps == ()
+    assert {each.name for each in forest.home.sessions.iterdir()} == {
+        path.name,
+        f"{path.name}.damaged-1",
+        forest.home.lock_path(root.id).name,
+    }
+
+
 def test_a_child_whose_header_is_gone_gets_one_from_its_parent(forest: Forest) -> None:
     root = forest.root("root", cwd="/work/here")
     root.prompt("go")
