@@ -6,7 +6,7 @@ import sys
 import click
 import trio
 
-from orchestrator.cli.common import echo_json, echo_lines, home_from_env, told
+from orchestrator.cli.common import AS_JSON, echo_json, echo_lines, home_from_env, told
 from orchestrator.engine.client import Client, CommandFailed, HostGone, HostInfo, hosts
 from orchestrator.engine.errors import EngineError
 from orchestrator.engine.host import hosting
@@ -41,7 +41,7 @@ def serve() -> None:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@AS_JSON
 @told
 def status(as_json: bool) -> None:
     """Which hosts run here, the resident one first, and what they are at.
@@ -91,7 +91,7 @@ async def _seen(found: list[HostInfo]) -> list[dict[str, object]]:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@AS_JSON
 @told
 def shutdown(as_json: bool) -> None:
     """End the resident host. Trees that run are stopped and written down.

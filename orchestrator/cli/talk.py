@@ -5,7 +5,16 @@ from typing import Any
 
 import click
 
-from orchestrator.cli.common import SESSION, echo_json, echo_lines, home_from_env, known_names, options_of, told
+from orchestrator.cli.common import (
+    AS_JSON,
+    SESSION,
+    echo_json,
+    echo_lines,
+    home_from_env,
+    known_names,
+    options_of,
+    told,
+)
 from orchestrator.cli.live import Reached, RunEnded, in_loop, reached, watched
 from orchestrator.engine.errors import WrongUsage
 from orchestrator.engine.prompt import piped_text, readable
@@ -13,11 +22,10 @@ from orchestrator.engine.status import exit_status
 from orchestrator.views.text import safe_lines, sanitize_terminal
 from store.ids import short
 
-_as_json = click.option("--json", "as_json", is_flag=True, help="For programs.")
 _talk = options_of(
     click.argument("words", nargs=-1, metavar="TEXT…"),
     click.option("--wait", "waits", is_flag=True, help="Until the run has ended; print its answer."),
-    _as_json,
+    AS_JSON,
 )
 
 
@@ -91,7 +99,7 @@ def _text(words: tuple[str, ...]) -> str:
 
 @click.command()
 @SESSION
-@_as_json
+@AS_JSON
 @told
 def abort(session: str, as_json: bool) -> None:
     """End what a session does, and all below it. It stays, and can be given something else.
@@ -104,7 +112,7 @@ def abort(session: str, as_json: bool) -> None:
 
 @click.command()
 @SESSION
-@_as_json
+@AS_JSON
 @told
 def stop(session: str, as_json: bool) -> None:
     """End a session, and all below it. A stopped root is let go of: its tree can be opened elsewhere.
@@ -140,7 +148,7 @@ def _end(session: str, command: str, *, as_json: bool) -> None:
 @click.option("--max-tokens", type=click.IntRange(1), help="Tokens for it and all below it.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0, min_open=True), help="Seconds for its task.")
 @click.option("--detach", is_flag=True, help="A parent that is not at work is opened by the resident host, not here.")
-@_as_json
+@AS_JSON
 @told
 def spawn(parent: str, words: tuple[str, ...], detach: bool, as_json: bool, tools: str | None, **options: Any) -> None:
     """Give a session a child. When that has ended, its parent hears of it and goes on.
@@ -174,7 +182,7 @@ def spawn(parent: str, words: tuple[str, ...], detach: bool, as_json: bool, tool
 @click.command()
 @SESSION
 @click.argument("instructions", nargs=-1)
-@_as_json
+@AS_JSON
 @told
 def compact(session: str, instructions: tuple[str, ...], as_json: bool) -> None:
     """Summarise what was said so far, so that it takes less of the context. The call is billed.

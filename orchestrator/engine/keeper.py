@@ -34,6 +34,7 @@ class Keeper:
 
     def keep(self, planted: Planted) -> None:
         """From now on it takes work."""
+        planted.is_kept = True
         self.nursery.start_soon(self._keep, planted)
         self.changed()
 

@@ -48,7 +48,10 @@ LOOK_AGAIN_S = 0.5
 
 @attrs.define(eq=False)
 class Planted:
-    """Wires a tree to the disk, the models, the tools and whoever watches. `fold`: what its sessions are doing."""
+    """Wires a tree to the disk, the models, the tools and whoever watches. `fold`: what its sessions are doing.
+
+    `is_kept`: it stays at hand when it is quiet, until it is let go of.
+    """
 
     job: Job
     home: Home
@@ -63,6 +66,9 @@ class Planted:
     tree: Tree = attrs.field(init=False)
     leaving: trio.Event = attrs.field(factory=trio.Event)
     """Set once the tree is to end."""
+    gone: trio.Event = attrs.field(factory=trio.Event)
+    """Set once it is let go of: somebody else may open it."""
+    is_kept: bool = False
     _early: list[tuple[Row, Command]] = attrs.field(factory=list)
     is_over: bool = False
     """It takes nothing any more."""
@@ -169,6 +175,7 @@ class Planted:
             await self.kernels.aclose()
             await self.models.aclose()
         self.ground.close()
+        self.gone.set()
 
     # Making it
 

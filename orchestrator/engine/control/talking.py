@@ -53,18 +53,21 @@ def abort(planted: Planted, row: Row, command: requests.Abort) -> Wait:
 
 
 def stop(planted: Planted, row: Row, command: requests.Stop) -> Wait:
-    if row.parent is None:
-        # Whoever keeps the tree lets go of it.
+    """A root that was kept at hand is let go of with its tree: when this is answered, others may open it."""
+    is_let_go = planted.is_kept and row.parent is None
+    if is_let_go:
         planted.leaving.set()
-    return _ended(planted, row, mail.Stop("stopped by the user"))
+    return _ended(planted, row, mail.Stop("stopped by the user"), is_let_go=is_let_go)
 
 
-def _ended(planted: Planted, row: Row, command: mail.Abort | mail.Stop) -> Wait:
+def _ended(planted: Planted, row: Row, command: mail.Abort | mail.Stop, *, is_let_go: bool = False) -> Wait:
     """Answered when no run is open any more."""
     Mailing(planted, row).deliver(command)
 
     async def ended() -> Data:
         await planted.settled(row)
+        if is_let_go:
+            await planted.gone.wait()
         return {"outcome": row.outcome or None}
 
     return ended
