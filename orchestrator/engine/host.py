@@ -13,6 +13,7 @@ from actors.directory import Row
 from actors.flusher import Flusher
 from actors.sink import Outlet, Sink
 from orchestrator.engine.control.audience import Audience, Feed
+from orchestrator.engine.control.ring import Ring
 from orchestrator.engine.errors import EngineError, NotOurs
 from orchestrator.engine.job import Job
 from orchestrator.engine.models import Models
@@ -37,6 +38,7 @@ class Host:
     audience: Audience = attrs.field(factory=lambda: Audience(secrets.token_hex(8)))
     leaving: trio.Event = attrs.field(factory=trio.Event)
     """Set once the host is to end."""
+    _seqs: dict[str, int] = attrs.field(factory=dict)
     _uprooted: trio.Event = attrs.field(factory=trio.Event)
 
     @asynccontextmanager
@@ -58,14 +60,18 @@ class Host:
             # Before a lock file is made for a tree that then never is.
             check_models(job, models, None)
         ground = open_ground(job, self.home, self.clock.now)
-        feed = Feed(ground.root_id, self.audience)
-        sink = Sink(self.clock, [feed, *outlets])
+        # Numbers go on where they were: within one generation none is given out twice.
+        seq = self._seqs.get(ground.root_id, 0)
+        feed = Feed(ground.root_id, self.audience, ring=Ring(seq=seq))
+        sink = Sink(self.clock, [feed, *outlets], seq=seq)
         try:
             planted = Planted.on(ground, job, self.home, models, feed, sink, self.flusher)
         except BaseException:
             ground.close()
             raise
         self.trees[planted.root_id] = planted
+        if ground.nodes:
+            self.audience.tell_opened(feed, planted.rows(self.clock.now()))
         return planted
 
     @property
@@ -94,7 +100,9 @@ class Host:
 
     async def uproot(self, planted: Planted) -> None:
         """Let go of a tree that has come to rest."""
-        self.trees.pop(planted.root_id, None)
+        if self.trees.pop(planted.root_id, None) is not None:
+            self._seqs[planted.root_id] = planted.sink.seq
+            self.audience.tell_left(planted.feed)
         await planted.aclose()
         self._uprooted.set()
 

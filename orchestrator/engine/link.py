@@ -23,10 +23,13 @@ class _Head(msgspec.Struct, rename="camel"):
     root_session_id: str | None = None
     row: AgentRow | None = None
     missed: int = 0
+    seq: int = 0
+    rows: int = 0
 
 
 _head: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
 _SNAPSHOT, _GAP = b'{"type":"snapshot"', b'{"type":"gap"'
+_OPENED, _LEFT = b'{"type":"opened"', b'{"type":"left"'
 
 
 @attrs.define(eq=False)
@@ -101,6 +104,12 @@ class Link:
             self.missed += _head.decode(line).missed
             self._generation = None
             await self._subscribe(client)
+        elif line.startswith(_OPENED):
+            head = _head.decode(line)
+            self._seqs[head.root_session_id or ""] = head.seq
+            self._expected, self._snapshots = head.rows, []
+        elif line.startswith(_LEFT):
+            self._leave_tree(_head.decode(line).root_session_id or "")
         elif not self._expected:  # else it is older than the snapshot that is on its way
             taken = self.fold.take_line(line)
             if taken is not None:
@@ -108,6 +117,12 @@ class Link:
                 self._seqs[self.fold.sessions[tags.session_id].place.root_id] = tags.seq
                 self.heard(tags, event, line)
                 self.changed()
+
+    def _leave_tree(self, root_id: str) -> None:
+        """The host has let go of it: from now on it is what lies on the disk."""
+        self._seqs.pop(root_id, None)
+        self.fold.forget(root_id)
+        self.changed()
 
     def _snapshot(self, row: AgentRow | None) -> None:
         if row is not None:

@@ -51,6 +51,17 @@ def snapshot(generation: str, row: AgentRow) -> bytes:
     return encode({"type": "snapshot", "generation": generation, **named, "row": row}) + b"\n"
 
 
+def opened(generation: str, root_id: str, seq: int, rows: int) -> bytes:
+    """A stored tree is at hand from now on: so many snapshot lines follow, and its lines behind number `seq` after them."""
+    where = {"generation": generation, "rootSessionId": root_id, "seq": seq}
+    return encode({"type": "opened", **where, "rows": rows}) + b"\n"
+
+
+def left(root_id: str) -> bytes:
+    """The host has let go of this tree."""
+    return encode({"type": "left", "rootSessionId": root_id}) + b"\n"
+
+
 def gap(root_id: str, missed: int) -> bytes:
     """So many lines of this tree are not sent: the reader was too slow."""
     return encode({"type": "gap", "rootSessionId": root_id, "missed": missed}) + b"\n"

@@ -1,12 +1,14 @@
 """Who watches the trees of a host: subscriptions, and what each is shown."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
 from actors.directory import Row
+from orchestrator.engine.control.answers import left, opened, snapshot
 from orchestrator.engine.control.outgoing import Target
 from orchestrator.engine.control.ring import Ring
+from orchestrator.views.rows import AgentRow
 from store.events import line_tags
 
 
@@ -55,6 +57,10 @@ class Subscription:
     def wanted(self, feed: Feed, lines: Iterable[bytes]) -> list[bytes]:
         return [line for line in lines if self._wants(feed, line)]
 
+    def shown(self, feed: Feed, rows: Sequence[AgentRow]) -> list[AgentRow]:
+        """Of the rows of a tree those that it is about."""
+        return [row for row in rows if self.top_id is None or feed.is_below(row.session_id, self.top_id)]
+
     def covers(self, feed: Feed) -> bool:
         """Whether anything of this tree is shown."""
         return self.top_id is None or self.top_id in feed.rows
@@ -78,6 +84,22 @@ class Audience:
     @property
     def has_room(self) -> bool:
         return all(subscription.target.has_room for subscription in self.subscriptions)
+
+    def tell_opened(self, feed: Feed, rows: Sequence[AgentRow]) -> None:
+        """A stored tree is at hand: how its sessions stand, to all that watch it. A new tree tells that itself, line by line."""
+        for subscription in self.subscriptions:
+            shown = subscription.shown(feed, rows)
+            if shown:
+                target = subscription.target
+                target.note(opened(self.generation, feed.root_id, feed.ring.seq, len(shown)))
+                for row in shown:
+                    target.note(snapshot(self.generation, row))
+
+    def tell_left(self, feed: Feed) -> None:
+        """The tree is not at hand any more."""
+        for subscription in self.subscriptions:
+            if subscription.covers(feed):
+                subscription.target.note(left(feed.root_id))
 
     def leave(self, target: Target) -> None:
         """The subscription of this connection ends, if it has one."""

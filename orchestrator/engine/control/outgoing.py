@@ -24,6 +24,9 @@ class Target(Protocol):
     def offer(self, line: bytes, root_id: str) -> None:
         """A line of the stream of this tree."""
 
+    def note(self, line: bytes) -> None:
+        """A line that tells of trees that come and go, for whoever watches several."""
+
     def forget_lines(self) -> None:
         """Lines of the stream that wait are not wanted any more."""
 
@@ -64,6 +67,9 @@ class Outgoing:
         self._answers_bytes += len(line)
         self._waiting.append(Waiting(line, None))
         self._work.set()
+
+    def note(self, line: bytes) -> None:
+        self.say(line)
 
     def offer(self, line: bytes, root_id: str) -> None:
         if not self._missed and self._lines_bytes and self._lines_bytes + len(line) > self.limit_bytes:

@@ -7,7 +7,6 @@ from orchestrator.engine.control.answers import Followed, snapshot
 from orchestrator.engine.control.audience import Audience, Subscription
 from orchestrator.engine.control.outgoing import Target
 from orchestrator.engine.planted import Planted
-from orchestrator.views.rows import AgentRow
 
 
 def subscribe(
@@ -33,7 +32,9 @@ def subscribe(
             missed += subscription.wanted(planted.feed, ring.after(since))
         else:
             seqs[planted.root_id] = ring.seq
-            snapshots += [snapshot(audience.generation, row) for row in _shown(planted, request.session_id, now)]
+            snapshots += [
+                snapshot(audience.generation, row) for row in subscription.shown(planted.feed, planted.rows(now))
+            ]
 
     def begin() -> None:
         for line in (*snapshots, *missed):
@@ -49,8 +50,3 @@ def _cursor(since: requests.Since | None, generation: str, root_id: str, *, is_o
     if since.seqs is not None:
         return since.seqs.get(root_id)
     return since.seq if is_only else None
-
-
-def _shown(planted: Planted, top_id: str | None, now: float) -> list[AgentRow]:
-    rows = planted.rows(now)
-    return [row for row in rows if top_id is None or planted.feed.is_below(row.session_id, top_id)]

@@ -1,6 +1,6 @@
 """Trees that a host keeps at hand: opened on demand, let go of when they are of no use, and none the end of another."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,9 +12,12 @@ from actors.holder import Holder
 from orchestrator.engine.client import Client, CommandFailed
 from orchestrator.engine.control.desk import Desk
 from orchestrator.engine.control.endpoint import Endpoint
+from orchestrator.engine.control.places import places
 from orchestrator.engine.host import Host
 from orchestrator.engine.jobs import Jobs
 from orchestrator.engine.keeper import Keeper
+from orchestrator.engine.link import Link
+from orchestrator.views.rows import AgentRow
 from tests.orchestrator.engine.control.live import PATIENCE_S, home_at, lines_until
 
 ECHO = '[[reply]]\ntext = "said: {{last}}"\n'
@@ -154,3 +157,42 @@ async def test_a_tree_without_work_is_let_go_of_and_comes_back_when_it_is_needed
         assert list(host.trees) == [session]
         while host.trees:
             await trio.lowlevel.checkpoint()
+
+
+async def test_whoever_watches_sees_trees_come_and_go_as_they_are(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as (host, client):
+        await client.call({"type": "subscribe", "types": ["agent_settled"]})
+        session = await begin(client, tmp_path)
+        await lines_until(client, "agent_settled")
+        await client.call({"type": "spawn", "sessionId": session, "prompt": "part", "name": "kid"})
+        await lines_until(client, "agent_settled", 2)
+    async with keeping(tmp_path) as (host, client), await Client.connect(client_path(host)) as watching:
+        link = Link(str(client_path(host)), lambda: None, lambda tags, event, line: None)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(link.follow, watching)
+            while link.state != "live":
+                await trio.lowlevel.checkpoint()
+            assert link.rows(2e9) == []
+            await client.call({"type": "subscribe"})
+            for run in range(3):
+                await client.call({"type": "prompt", "sessionId": session, "message": "again"})
+                lines = await lines_until(client, "agent_settled")
+                numbers = [line["seq"] for line in lines if "seq" in line and line["type"] != "opened"]
+                assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+                assert (numbers[0] == 1) == (run == 0)
+                while figures(link.rows(2e9)) != figures(host.rows()):
+                    await trio.lowlevel.checkpoint()
+                assert len(link.rows(2e9)) == 2
+                await client.call({"type": "stop", "sessionId": session})
+                assert [line["type"] for line in await lines_until(client, "left")][-1] == "left"
+                while link.rows(2e9):
+                    await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+
+
+def figures(rows: Sequence[AgentRow]) -> dict[str, object]:
+    return {row.session_id: (row.depth, row.name, row.outcome, row.total, row.turns, row.message_count) for row in rows}
+
+
+def client_path(host: Host) -> Path:
+    return next(place.socket for place in places(host.home))
