@@ -46,7 +46,8 @@ class Reader:
     def first(self, since: Since | None, now: float) -> Iterator[bytes]:
         """`hello`, then all rows in chunks and the latest lines; or, for a page that was here before, what it missed.
 
-        All is as of the first frame, however slowly the others are taken.
+        All is as of the first frame, however slowly the others are taken. A place to come back to is named when the rows
+        are whole: who has half of them has nothing.
         """
         board = self.board
         is_resumed = since is not None and since.generation == board.generation and since.n <= board.n
@@ -57,17 +58,18 @@ class Reader:
         self.version, self._n, self._left_out = board.version, board.n, board.left_out
         sent = dict(board.rows)
         self._sent = dict(sent)
-        yield self._hello(start, now, is_resumed=is_resumed)
+        yield self._hello(start if is_resumed or not keys else None, now, is_resumed=is_resumed)
         for begin in range(0, len(keys), CHUNK_ROWS):
-            rows = {key: changes(None, sent[key]) for key in keys[begin : begin + CHUNK_ROWS]}
-            yield self._frame("rows", start, {"rows": rows})
+            end = begin + CHUNK_ROWS
+            rows = {key: changes(None, sent[key]) for key in keys[begin:end]}
+            yield self._frame("rows", start if is_resumed or end >= len(keys) else None, {"rows": rows})
         if gone:
             yield self._frame("patch", start, {"gone": gone})
         if since is not None and (missed or not is_resumed):
             yield self._frame("gap", start, {"missed": missed if is_resumed else None, "why": "disconnected"})
         yield from self._feed(lines)
 
-    def _hello(self, n: int, now: float, *, is_resumed: bool) -> bytes:
+    def _hello(self, n: int | None, now: float, *, is_resumed: bool) -> bytes:
         states = [
             {
                 "word": each.word,
@@ -151,13 +153,13 @@ class Reader:
             chunk = lines[begin : begin + CHUNK_LINES]
             yield self._frame("feed", chunk[-1].n, {"lines": chunk})
 
-    def _frame(self, event: str, n: int, data: object) -> bytes:
+    def _frame(self, event: str, n: int | None, data: object) -> bytes:
         """Source: HTML Living Standard, 9.2 Server-sent events. JSON has no newline, so one data line does."""
-        head = f"event: {event}\nid: {self.board.generation}:{n}\ndata: "
-        return head.encode() + msgspec.json.encode(data) + b"\n\n"
+        place = "" if n is None else f"id: {self.board.generation}:{n}\n"
+        return f"event: {event}\n{place}data: ".encode() + msgspec.json.encode(data) + b"\n\n"
 
     def shows(self, session: str | None) -> None:
-        """The page opened another conversation: what is being written there comes from its beginning."""
+        """The page opened another conversation: all that is known of what is being written there is new to it."""
         self.open_session, self._written = session, ("", 0, 0)
 
 

@@ -77,7 +77,7 @@ function hello(data) {
 
 function patch(data) {
   mirror.patch(data);
-  if (data.written) detail.conversation.written(data.written);
+  if (data.written) detail.pane.conversation.written(data.written);
   for (const [id, members] of Object.entries(data.rows ?? {})) if (members.word) tellIssue(id, members.word);
 }
 
@@ -274,7 +274,7 @@ listen(
       if (grid.items[grid.index]?.group) return selection.toggle(grid.selected);
       document.body.classList.add('sheet');
       detail.show(selection.node);
-      return detail.tabs.find((tab) => tab.tabIndex === 0)?.focus();
+      return detail.pane.focus();
     },
     ' ': () => {
       document.body.classList.toggle('sheet');
@@ -284,12 +284,12 @@ listen(
     m: onNode(() => {
       document.body.classList.add('sheet');
       detail.show(selection.node);
-      detail.write('message');
+      detail.composer.focus('message');
     }),
     s: onNode(() => {
       document.body.classList.add('sheet');
       detail.show(selection.node);
-      detail.write('steer');
+      detail.composer.focus('steer');
     }),
     x: onNode((node) => actions.end('abort', node)),
     X: onNode((node) => actions.end('stop', node)),
@@ -308,7 +308,7 @@ listen(
     e: () => feed.view.focus(),
     p: () => feed.pause(),
     w: () => feed.switchScope(),
-    c: () => detail.timeline.showChain(),
+    c: () => detail.pane.timeline.showChain(),
     g: () => selection.move(-Infinity),
     G: () => selection.move(Infinity),
     y: onNode((node) => navigator.clipboard?.writeText(node.row.id).then(() => voice.say('Copied the id'))),

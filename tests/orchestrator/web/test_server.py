@@ -84,6 +84,7 @@ async def test_a_page_gets_hello_and_all_rows_in_chunks_parents_first() -> None:
             ("rows", 1_000),
             ("rows", 500),
         ]
+        assert [bool(frame.id) for frame in (hello, *chunks)] == [False, False, False, True]
         seen: set[str] = set()
         for chunk in chunks:
             for key, shown in chunk.data["rows"].items():
