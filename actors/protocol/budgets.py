@@ -146,13 +146,20 @@ def in_units(limits: Mapping[str, float]) -> dict[str, int]:
     }
 
 
+class Shortage(msgspec.Struct, frozen=True):
+    """`amount` does not fit in `account`, beside what is spent."""
+
+    account: Account
+    amount: Amount
+
+
 class Bid(msgspec.Struct, frozen=True):
-    """A call that can be paid for. `is_last`: it only hands back. `short`: who leaves less than the model's most output."""
+    """A call that can be paid for. `is_last`: it only hands back. `short`: what is in the way of a turn, or of a longer answer."""
 
     output_tokens: int
     amount: Amount
     is_last: bool = False
-    short: Account | None = None
+    short: Shortage | None = None
 
     def bound(self, chain: Sequence[Account], estimate: Estimate) -> int:
         """How much output the model is to be told to keep to; 0: as much as it likes."""
@@ -161,13 +168,6 @@ class Bid(msgspec.Struct, frozen=True):
         if not estimate.is_assumed:
             return self.output_tokens
         return 0 if self.short is None else min(self.output_tokens, TURN_OUTPUT)
-
-
-class Shortage(msgspec.Struct, frozen=True):
-    """There is no such call: `amount` is what did not fit in `account`."""
-
-    account: Account
-    amount: Amount
 
 
 def bid(
@@ -183,13 +183,15 @@ def bid(
     An account that leaves less than the model's most output bounds the answer, down to what a turn is worth.
     """
     most = estimate.max_output
-    short = min(chain, key=lambda account: account.most_output(estimate, most))
-    output = short.most_output(estimate, most)
+    tightest = min(chain, key=lambda account: account.most_output(estimate, most))
+    output = tightest.most_output(estimate, most)
     worth = min(most, TURN_OUTPUT if has_said or is_summary else LEAST_OUTPUT)
     if output >= worth and not is_last:
-        return Bid(output, estimate.amount(output), short=short if output < most else None)
+        short = Shortage(tightest, estimate.amount(most)) if output < most else None
+        return Bid(output, estimate.amount(output), short=short)
+    shortage = Shortage(tightest, estimate.amount(worth))
     if has_said and not is_summary:
         last = min(account.most_output(estimate, min(most, HAND_BACK_OUTPUT), turns=0) for account in chain)
         if last >= min(most, LEAST_OUTPUT):
-            return Bid(last, estimate.amount(last, turns=0), is_last=True, short=short)
-    return Shortage(short, estimate.amount(worth))
+            return Bid(last, estimate.amount(last, turns=0), is_last=True, short=shortage)
+    return shortage

@@ -82,7 +82,7 @@ class Budgets(msgspec.Struct, frozen=True):
         chain, given = self.chain(parent_id), dict(limits)
         used_up = next((account for account in chain if account.short_for(LEAST) is not None), None)
         if used_up is not None:
-            return _refusal(used_up, LEAST)
+            return _refusal(Shortage(used_up, LEAST))
         costed = [account for account in chain if "max_cost" in account.allowed]
         if not is_priced and (costed or "max_cost" in limits):
             reason = f"max_cost cannot be kept: the price of {model} is not known; use max_tokens"
@@ -163,7 +163,7 @@ class Budgets(msgspec.Struct, frozen=True):
             is_summary=question.is_summary,
         )
         if isinstance(offer, Shortage):
-            return self, _refusal(offer.account, offer.amount)
+            return self, _refusal(offer)
         short = frozenset(one.holder_id for one in chain if one.short_for(one.claimed + offer.amount) is not None)
         if short or held.intersection(account.holder_id for account in chain):
             standing = (*self.standing, Standing(question, short))
@@ -180,15 +180,15 @@ class Budgets(msgspec.Struct, frozen=True):
             self, accounts={**self.accounts, **accounts}, claims={**self.claims, number: claim}, number=number
         )
         output = offer.bound(chain, question.estimate)
-        wanted = question.estimate.amount(question.estimate.max_output)
-        refuse = None if offer.short is None else _refusal(offer.short, wanted)
+        refuse = None if offer.short is None else _refusal(offer.short)
         if offer.is_last and refuse is not None:
             return after, HandBack(number, output, refuse)
         return after, Go(number, output, refuse)
 
 
-def _refusal(account: Account, amount: Amount) -> Refuse:
-    """Why a call that would take `amount` is not made: the limit, what is used of it, how to raise it."""
+def _refusal(shortage: Shortage) -> Refuse:
+    """Why a call is not made: the limit, what is used of it, what the call would take, how to raise the limit."""
+    account, amount = shortage.account, shortage.amount
     limit = account.short_for(amount) or next(iter(account.allowed))
     where = "the whole tree" if account.is_root else f"{account.name} and all below it"
     reason = f"the limit of {_told(limit, account.allowed[limit])} for {where} is reached"

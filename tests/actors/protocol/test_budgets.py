@@ -146,7 +146,9 @@ def test_a_turn_that_hands_back_counts_as_none(turns: int) -> None:
     estimate = Estimate(1_000, 20_000, PRICE)
 
     assert isinstance(bid(spent, estimate), Shortage)
-    assert bid(spent, estimate, has_said=True) == Bid(HAND_BACK_OUTPUT, estimate.amount(2_048, 0), True, spent[0])
+    assert bid(spent, estimate, has_said=True) == Bid(
+        HAND_BACK_OUTPUT, estimate.amount(2_048, 0), True, Shortage(spent[0], estimate.amount(TURN_OUTPUT))
+    )
 
 
 # --- who may spend what -----------------------------------------------------------------------------------------------
