@@ -27,9 +27,14 @@ if TYPE_CHECKING:
 
 
 async def call_model(
-    supervisor: "Supervisor", row: "Row", outbox: "Outbox", effect: CallModel, scope: trio.CancelScope
+    supervisor: "Supervisor",
+    row: "Row",
+    outbox: "Outbox",
+    effect: CallModel,
+    scope: trio.CancelScope,
+    speaker: Model | None = None,
 ) -> ModelEnded | ModelFailed:
-    """Make the call; `scope` cancels it. The one signal holds what came, whatever happened."""
+    """Make the call; `scope` cancels it. The one signal holds what came, whatever happened. `speaker` answers for the model."""
     model, info = supervisor.workshop.model(row.model)
     clock = supervisor.clock
     reply = Reply(info, unix_ms(clock.now()), clock.steady_s())
@@ -51,11 +56,7 @@ async def call_model(
             request = with_bounds(_request(supervisor, row, outbox, effect.call), effect.max_output)
             if effect.is_last:
                 request = msgspec.structs.replace(request, tools=())
-            speaker = supervisor.workshop.speaker(row)
-            if speaker is not None:
-                end = await speaker.call(request, hear)
-            else:
-                end = await claim.call(model, request, hear)
+            end = await (claim.call(model, request, hear) if speaker is None else speaker.call(request, hear))
     if reply.refused_usage:
         outbox.publish(Diagnostic(level="warning", code="usage", text=reply.refused_usage))
     return _signal(effect.work, reply, outbox, end, clock.steady_s())

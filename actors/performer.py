@@ -49,7 +49,8 @@ from actors.protocol.effects import (
     Withdraw,
 )
 from actors.protocol.mail import REVIVING, Abort, ChildEnded, Directed, LedgerDrained, Signal, TimerFired
-from actors.protocol.questions import MayCall, MaySettle, Question
+from actors.protocol.model import Model
+from actors.protocol.questions import Go, MayCall, MaySettle, Question
 from actors.protocol.rules.batch import not_run
 from actors.protocol.tools import (
     FamilyAnswer,
@@ -81,6 +82,7 @@ class Performer:
     _timers: dict[int, trio.CancelScope] = attrs.field(factory=dict)
     _calls: dict[str, ToolCall] = attrs.field(factory=dict)
     _answer_id: str | None = None
+    _speaker: Model | None = None
     _asks: Asks = attrs.field(
         init=False, default=attrs.Factory(lambda self: Asks(self.supervisor, self.row, self.outbox), takes_self=True)
     )
@@ -138,7 +140,9 @@ class Performer:
             case EndTurn():
                 outbox.end_turn()
             case CallModel(work):
-                self._start(work, lambda scope: call_model(self.supervisor, self.row, outbox, effect, scope))
+                self._start(
+                    work, lambda scope: call_model(self.supervisor, self.row, outbox, effect, scope, self._speaker)
+                )
             case RunTools(work, call_ids):
                 self._start_tools(work, call_ids)
             case RunGate(work, command, timeout_s):
@@ -215,6 +219,11 @@ class Performer:
 
     def _consult(self, question_id: int, question: Question) -> None:
         if isinstance(question, MayCall):
+            self._speaker = self.supervisor.workshop.speaker(self.row)
+            if self._speaker is not None:
+                # It costs nothing, so there is nobody to ask. What is recorded by now is what the answer goes with.
+                self.row.mailbox.put(Directed(question_id, Go()))
+                return
             question = with_sizes(self.supervisor, self.row, self.outbox, question)
         elif isinstance(question, MaySettle):
             question = msgspec.structs.replace(question, answer=self.outbox.answer(self.row.runs + 1))

@@ -39,7 +39,7 @@ SETTLE_LEDGER_S = 5.0
 class Workshop:
     """What the engine hands to the actors. `model` raises KeyError for a name that it does not know.
 
-    `speaker`: who gives a session's next answer in place of its model, if anybody does.
+    `speaker`: who gives a session's next answer in place of its model, if anybody does. It is asked before the turn begins.
     """
 
     model: Callable[[str], tuple[Model, ModelInfo]]

@@ -5,10 +5,9 @@ from typing import Literal
 
 import attrs
 
-from actors.protocol.restore import delivered
 from actors.protocol.rules.batch import NOT_RUN
 from actors.protocol.rules.delivery import notice_text
-from actors.protocol.tools import TOOL_ABORTED, notice_id
+from actors.protocol.tools import TOOL_ABORTED
 from orchestrator.engine.declared.plan import ANSWER_OF, SPAWN, PlannedNode, TreePlan
 from store.context import INTERRUPTED
 from store.entries import ChildSettledEntry, MessageEntry
@@ -85,7 +84,8 @@ def next_move(node: PlannedNode | TreePlan, records: Sequence[Record]) -> Move |
 def _is_asked_more(records: Sequence[Record]) -> bool:
     """Whether somebody wants more of the root than that it carries out its tree: then its model answers."""
     asked = sum(1 for record in records if record.type == "message" and b'"role":"user"' in record.raw)
-    return asked > 1 or bool(runs([*records]))
+    waiting = any(record.type == "mail" and b'"from":"user"' in record.raw for record in records)
+    return asked > 1 or waiting or bool(runs([*records]))
 
 
 def standings(children: Sequence[PlannedNode], records: Sequence[Record]) -> dict[str, Standing]:
@@ -112,14 +112,9 @@ def standings(children: Sequence[PlannedNode], records: Sequence[Record]) -> dic
 
 
 def _ends(records: Sequence[Record]) -> dict[str, ChildSettledEntry]:
-    """How the last run of each child has ended, by session: of what the session has been told, since the rest wakes it again."""
-    told = delivered([*records])
+    """How the last run of each child has ended, by session."""
     bodies = (record.body() for record in records if record.type == "child_settled")
-    return {
-        body.child_session_id: body
-        for body in bodies
-        if isinstance(body, ChildSettledEntry) and notice_id(body.child_session_id, body.run) in told
-    }
+    return {body.child_session_id: body for body in bodies if isinstance(body, ChildSettledEntry)}
 
 
 def _refusals(records: Sequence[Record]) -> dict[str, str]:

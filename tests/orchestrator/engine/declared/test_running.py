@@ -165,6 +165,14 @@ def test_a_later_prompt_is_for_the_roots_own_model(tmp_path: Path) -> None:
     assert again.answer == "the root has read: answer"
 
 
+def test_what_is_played_is_no_turn_and_takes_nothing_of_a_budget(tmp_path: Path) -> None:
+    rig, ended = run(
+        tmp_path, plan(node("a"), node("b", "a")), limits=Limits(max_turns=2), budgets={"max_tokens": 100_000}
+    )
+
+    assert (ended.status, order(rig)) == (0, ["+a", "-a", "+b", "-b"])
+
+
 def test_who_steers_a_root_that_asks_no_model_is_answered_by_its_model(tmp_path: Path) -> None:
     rig = Rig(home_at(tmp_path / "home"), tmp_path, SCRIPT, Flushes)
 
