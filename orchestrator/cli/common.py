@@ -159,6 +159,22 @@ def tree_with(home: Home, header: Header) -> Stored:
     return stored_tree(home, header.id)
 
 
+def whole_tree(home: Home, session_id: str) -> Stored:
+    """The tree that a session is in, as its owner has it. Raises KeyError, EngineError."""
+    return tree_with(home, known_header(home, session_id))
+
+
+def known_header(home: Home, session_id: str) -> Header:
+    """Raises KeyError, also for what no session can be called."""
+    try:
+        header = read_header(home.fs, home, session_id)
+    except (BadId, FileNotFoundError):
+        header = None
+    if header is None:
+        raise KeyError(session_id)
+    return header
+
+
 def as_stored(home: Home, tree: StoredTree) -> Stored:
     """A tree in plain values. A child whose journal is not there is no trouble: it may not have begun."""
     troubles = {

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import attrs
 import trio
 
-from orchestrator.cli.common import tree_with
+from orchestrator.cli.common import known_header, whole_tree
 from orchestrator.cli.stored_trees import StoredTrees
 from orchestrator.engine.errors import EngineError
 from orchestrator.engine.watch import Watch
@@ -13,10 +13,8 @@ from orchestrator.views.feed import Feed
 from orchestrator.views.rows import AgentRow
 from orchestrator.views.stored import Stored
 from orchestrator.web.ports import HostEnded, Missed, News, Told, Wrote
-from store.disk.forest import read_header, read_node
+from store.disk.forest import read_node
 from store.disk.home import Home
-from store.entries import Header
-from store.errors import BadId
 from store.events import Event, MessageUpdate, Tags, TextDelta, TurnStart
 from store.times import unix_s
 
@@ -104,20 +102,10 @@ class WatchedJournals:
             raise OSError(str(error)) from error
 
     def _session(self, session_id: str) -> Stored:
-        node, trouble = read_node(self.home.fs, self.home, self._header(session_id).id)
+        node, trouble = read_node(self.home.fs, self.home, known_header(self.home, session_id).id)
         if node is None:
             raise KeyError(session_id)
         return Stored(session_id, {session_id: node}, "unknown", troubles={session_id: trouble} if trouble else {})
 
     def _tree(self, session_id: str) -> Stored:
-        return tree_with(self.home, self._header(session_id))
-
-    def _header(self, session_id: str) -> Header:
-        """Raises KeyError, also for what no session can be called."""
-        try:
-            header = read_header(self.home.fs, self.home, session_id)
-        except (BadId, FileNotFoundError):
-            header = None
-        if header is None:
-            raise KeyError(session_id)
-        return header
+        return whole_tree(self.home, session_id)

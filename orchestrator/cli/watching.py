@@ -9,7 +9,7 @@ import time
 import attrs
 import trio
 
-from orchestrator.cli.common import has_colour, is_ascii, stored_tree
+from orchestrator.cli.common import has_colour, is_ascii, whole_tree
 from orchestrator.cli.hands import WatchedHands
 from orchestrator.cli.stored_trees import StoredTrees
 from orchestrator.cli.terminal import Terminal
@@ -212,7 +212,7 @@ class View:
 
     def _detail(self, session_id: str) -> Detail:
         try:
-            return detail_of(stored_tree(self.home, session_id), session_id, time.time())
+            return detail_of(whole_tree(self.home, session_id), session_id, time.time())
         except (EngineError, KeyError) as error:
             return Detail(session_id, trouble=str(error))
 

@@ -12,6 +12,7 @@ from store.errors import BadUsage
 from store.usage import NOTHING, Spend, Usage, spend_of
 
 _LABEL_CELLS = 18
+_TENTHS_BELOW_MS = 20_000
 _SHADES = ("black on_yellow", "black on_cyan", "black on_white", "black on_green", "black on_magenta")
 _SIGNS: dict[BarKind, tuple[str, str, str]] = {
     "model": ("▇", "M", "blue"),
@@ -101,7 +102,8 @@ def _clock(look: Look, room: int, scale: int, more: str) -> Line:
     marks = [" "] * room
     step = max(1, room // 5)
     for place in range(0, room, step):
-        text = duration(scale * place // room) if place else "0s"
+        ms = scale * place // room
+        text = f"{ms / 1000:.1f}s" if scale < _TENTHS_BELOW_MS else duration(ms)
         if place + len(text) <= room:
             marks[place : place + len(text)] = text
     legend = " ".join(f"{_SIGNS[kind][look.is_ascii]} {kind}" for kind in ("model", "tool", "waiting", "retry"))

@@ -8,7 +8,7 @@ import msgspec
 from orchestrator.views.live_events import HANDLERS
 from orchestrator.views.live_session import HostFacts, LiveSession, counted_on, row_of, session_of, set_foreign
 from orchestrator.views.rows import AgentRow
-from store.entries import ChildSpawnedEntry, ChildUsageAttributedEntry
+from store.entries import ChildSettledEntry, ChildSpawnedEntry, ChildUsageAttributedEntry
 from store.errors import BadUsage
 from store.events import Diagnostic, Event, Place, Tags, read_line
 from store.summary import LINE_CHARS
@@ -55,6 +55,8 @@ class LiveTree:
             handler(session, event, at_ms)
         elif isinstance(event, ChildSpawnedEntry):
             self._spawned(session, event, at_ms)
+        elif isinstance(event, ChildSettledEntry):
+            self._child_settled(event, at_ms)
         elif isinstance(event, ChildUsageAttributedEntry):
             self._attributed(session, event)
         elif isinstance(event, Diagnostic) and event.level != "info":
@@ -105,6 +107,14 @@ class LiveTree:
         child.name, child.model, child.last_ms = event.name, event.model, at_ms
         child.summary = child.summary or event.prompt[:LINE_CHARS]
         self._changed(child)
+
+    def _child_settled(self, event: ChildSettledEntry, at_ms: int) -> None:
+        """A child that never came to a stream of its own ends here."""
+        child = self.sessions.get(event.child_session_id)
+        if child is not None and (child.is_running or not child.is_begun):
+            child.ends(event.outcome, at_ms)
+            child.error = event.error_message
+            self._changed(child)
 
     def _attributed(self, session: LiveSession, event: ChildUsageAttributedEntry) -> None:
         """What a session of the fold was billed is counted there; of others this is all that is known."""

@@ -11,7 +11,6 @@ from orchestrator.views.pulse import Call
 from orchestrator.views.rows import Retry
 from store.entries import (
     AgentStatusEntry,
-    ChildSettledEntry,
     Header,
     ModelChangeEntry,
     RunSettledEntry,
@@ -222,14 +221,6 @@ def _status(session: LiveSession, event: AgentStatusEntry, at: int) -> None:
     session.task_state = task_state if isinstance(task_state, str) else None
 
 
-def _child_settled(session: LiveSession, event: ChildSettledEntry, at: int) -> None:
-    """A child that never came to a stream of its own ends here."""
-    for child in session.children:
-        if child.place.session_id == event.child_session_id and (child.is_running or not child.is_begun):
-            child.ends(event.outcome, at)
-            child.error, child.row = event.error_message, None
-
-
 HANDLERS: dict[type[Any], Handler] = {
     Header: _header,
     AgentStart: _start,
@@ -253,5 +244,4 @@ HANDLERS: dict[type[Any], Handler] = {
     SessionInfoEntry: _named,
     SessionStateEntry: _state,
     AgentStatusEntry: _status,
-    ChildSettledEntry: _child_settled,
 }

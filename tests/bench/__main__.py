@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from tests.bench import child, command, folding, idle, lines, mail, store, streams, trees, watchers
+from tests.bench import child, command, folding, idle, lines, mail, store, streams, trees, views, watchers
 from tests.bench.harness import Row, table
 
 CASES: dict[str, Callable[[int], list[Row]]] = {
@@ -34,6 +34,7 @@ CASES: dict[str, Callable[[int], list[Row]]] = {
     "G1": trees.g1,
     "G2": trees.g2,
     "G3": watchers.g3,
+    "H1": views.h1,
 }
 ROUNDS, QUICK_ROUNDS = 7, 3
 

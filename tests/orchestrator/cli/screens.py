@@ -108,6 +108,26 @@ def set_size(fd: int, columns: int, lines: int) -> None:
 
 
 @contextmanager
+def terminal(columns: int, lines: int) -> Iterator[tuple[int, int]]:
+    """A pseudo-terminal: the end that a person has, and the program's."""
+    master, slave = os.openpty()
+    set_size(master, columns, lines)
+    try:
+        yield master, slave
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def drained(master: int) -> str:
+    """What was written and not read yet."""
+    data = b""
+    while select.select([master], [], [], 0)[0]:
+        data += os.read(master, 1 << 16)
+    return data.decode("utf-8", "replace")
+
+
+@contextmanager
 def shown(
     *arguments: str,
     home: Path,
@@ -117,8 +137,6 @@ def shown(
     program: Sequence[str] = ("-m", "orchestrator.cli.main"),
 ) -> Iterator[Shown]:
     """`sapwood ARGUMENTS` on a terminal of this size, alone in its session."""
-    master, slave = os.openpty()
-    set_size(master, columns, lines)
     inherited = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     environ = {**inherited, "SAPWOOD_HOME": str(home), "TERM": "xterm-256color", "PYTHONUTF8": "1", **env}
 
@@ -126,21 +144,19 @@ def shown(
         os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
-    process = subprocess.Popen(
-        [sys.executable, *program, *arguments],
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        env=environ,
-        cwd=ROOT,
-        preexec_fn=own_terminal,
-    )
-    found = Shown(process, master, slave)
-    try:
-        yield found
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        os.close(master)
-        os.close(slave)
+    with terminal(columns, lines) as (master, slave):
+        process = subprocess.Popen(
+            [sys.executable, *program, *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=environ,
+            cwd=ROOT,
+            preexec_fn=own_terminal,
+        )
+        try:
+            yield Shown(process, master, slave)
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+                process.wait()
