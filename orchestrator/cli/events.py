@@ -133,7 +133,7 @@ def show(
     if is_live:
         from orchestrator.cli.following import follow  # a replay needs no loop
 
-        follow(home, [session_named(home, name) for name in sessions], projection, since)
+        follow(home, sessions, projection, since)
         return
     for header in [session_named(home, name) for name in sessions] or [newest_root(home)]:
         state = projection

@@ -8,19 +8,20 @@ from pathlib import Path
 import attrs
 import trio
 
+from orchestrator.cli.common import session_named
+from orchestrator.cli.live import named_live
 from orchestrator.cli.stdout import drop_stdout, leave
 from orchestrator.dialects.projection import Projection
-from orchestrator.engine.client import CommandFailed, HostGone
+from orchestrator.engine.client import CommandFailed, HostGone, HostInfo, hosts
 from orchestrator.engine.errors import EngineError, WrongUsage
-from orchestrator.engine.following import Following, each_host, host_running
+from orchestrator.engine.following import Following, each_host
 from orchestrator.engine.stdout import LineWriter
 from store.disk.home import Home
-from store.entries import Header
 from store.ids import short
 
 
-def follow(home: Home, chosen: Sequence[Header], projection: Projection, since: int | None) -> None:
-    """Until the hosts of these sessions have ended; without any, until somebody interrupts. Raises EngineError."""
+def follow(home: Home, chosen: Sequence[str], projection: Projection, since: int | None) -> None:
+    """Until the hosts of the `chosen` sessions have ended; without any, until somebody interrupts. Raises EngineError."""
     following = _Follow(home, chosen, projection, since)
     trio.run(following.run)
     if following.signal is not None:
@@ -39,7 +40,7 @@ class _Follow:
     """`signal`: that ended it; `gone`: why nothing can be written any more; `trouble`: what a host would not do."""
 
     home: Home
-    chosen: Sequence[Header]
+    chosen: Sequence[str]
     projection: Projection
     since: int | None
     signal: int | None = None
@@ -48,7 +49,8 @@ class _Follow:
     _everything: trio.CancelScope = attrs.field(factory=trio.CancelScope)
 
     async def run(self) -> None:
-        running = [(await self._host_of(header), header.id) for header in self.chosen]
+        there = await hosts(self.home) if self.chosen else []
+        running = [await self._found(there, name) for name in self.chosen]
         writer = LineWriter(1, self._reader_gone)
 
         async def say(line: bytes) -> None:
@@ -74,12 +76,13 @@ class _Follow:
                 self.signal = number
                 self._everything.cancel()
 
-    async def _host_of(self, header: Header) -> Path:
-        path = await host_running(self.home, header.root_id)
-        if path is None:
-            name = short(header.id)
-            raise WrongUsage(f"no host runs session {name} now; `sapwood events {name}` replays what it left")
-        return path
+    async def _found(self, there: list[HostInfo], name: str) -> tuple[Path, str]:
+        """The socket of the host that has the session at work, and its id. Raises WrongUsage, NotOurs."""
+        found = await named_live(there, name)
+        if found is None:
+            stored = short(session_named(self.home, name).id)
+            raise WrongUsage(f"no host runs session {stored} now; `sapwood events {stored}` replays what it left")
+        return found[0].path, found[1]
 
     async def _each(self, following: Following, running: Sequence[tuple[Path, str]]) -> None:
         async with trio.open_nursery() as nursery:

@@ -54,7 +54,7 @@ async def reached(home: Home, name: str, *, detaches: bool = False) -> AsyncIter
     `detaches`: the resident host is started for it where there is none. Raises EngineError.
     """
     there = await hosts(home)
-    live = await _named(there, name)
+    live = await named_live(there, name)
     header = None if live is not None else session_named(home, name)
     host = live[0] if live is not None else _owner(there, header.root_id if header is not None else "")
     session_id = live[1] if live is not None else header.id if header is not None else name
@@ -72,7 +72,7 @@ def _owner(there: list[HostInfo], root_id: str) -> HostInfo | None:
     return running or next((host for host in there if host.is_resident), None)
 
 
-async def _named(there: list[HostInfo], name: str) -> tuple[HostInfo, str] | None:
+async def named_live(there: list[HostInfo], name: str) -> tuple[HostInfo, str] | None:
     """A session that is at hand somewhere. Raises WrongUsage where the name could mean several."""
     found: dict[str, HostInfo] = {}
     for host in there:

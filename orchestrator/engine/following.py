@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from orchestrator.dialects.projection import NATIVE, Projection, project
-from orchestrator.engine.client import Client, HostGone, hosts
+from orchestrator.engine.client import Client, HostGone
 from orchestrator.engine.control.answers import gap
 from orchestrator.engine.control.endpoint import is_answered
 from orchestrator.engine.control.places import places
@@ -51,11 +51,6 @@ async def each_host(
 
 def _answered(home: Home, met: set[Path]) -> set[Path]:
     return {place.socket for place in places(home) if place.socket in met or is_answered(place)}
-
-
-async def host_running(home: Home, root_id: str) -> Path | None:
-    """The socket of the host that runs this tree."""
-    return next((host.path for host in await hosts(home) if root_id in host.roots), None)
 
 
 class _Row(msgspec.Struct, frozen=True, rename="camel"):

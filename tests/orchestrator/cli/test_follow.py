@@ -49,6 +49,16 @@ def test_a_run_is_followed_to_its_end(desk: Desk) -> None:
     assert "sessionId" not in told.events[0]
 
 
+def test_a_run_that_is_not_kept_is_followed_by_its_name(desk: Desk) -> None:
+    run = desk.start("--mode", "json", "--no-session", "--name", "gone", "-m", desk.script(WAITS), "wait")
+    run.until_seen("tool_execution_start")
+    follower = desk.start("events", "-f", "gone", "--since", "0")
+    follower.until_seen("tool_execution_start")
+    (desk.folder / "go").touch()
+
+    assert run.end().out == follower.end().out
+
+
 def test_whoever_waits_for_all_hosts_hears_the_next_run_and_goes_when_interrupted(desk: Desk) -> None:
     first = waiting(desk, "first")
     follower = desk.start("events", "--follow", "--type", "session", "--type", "agent_settled")
