@@ -18,6 +18,8 @@ TURN_OUTPUT = 8_192
 HAND_BACK_OUTPUT = 2_048
 LEAST_OUTPUT = 256
 LIMITS = ("max_cost", "max_tokens", "max_turns")
+# What a child may be given.
+CHILD_LIMITS = (*LIMITS, "timeout_s")
 
 
 class Amount(msgspec.Struct, frozen=True):

@@ -146,7 +146,8 @@ def _end(session: str, command: str, *, as_json: bool) -> None:
 @click.option("-t", "--tools", help="Only these tools, comma-separated.")
 @click.option("--max-cost", type=click.FloatRange(0, min_open=True), help="Dollars for it and all below it.")
 @click.option("--max-tokens", type=click.IntRange(1), help="Tokens for it and all below it.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(0, min_open=True), help="Seconds for its task.")
+@click.option("--max-turns", type=click.IntRange(1), help="Model calls of it and all below it.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(0, min_open=True), help="Seconds for each of its runs.")
 @click.option("--detach", is_flag=True, help="A parent that is not at work is opened by the resident host, not here.")
 @AS_JSON
 @told
@@ -156,7 +157,7 @@ def spawn(parent: str, words: tuple[str, ...], detach: bool, as_json: bool, tool
     \b
       sapwood spawn --parent port-billing "Look for other callers of pay()"
     """
-    limits = {name: options.pop(name) for name in ("max_cost", "max_tokens", "timeout_s")}
+    limits = {name: options.pop(name) for name in ("max_cost", "max_tokens", "max_turns", "timeout_s")}
     members: dict[str, Any] = {
         **{name: value for name, value in options.items() if value is not None},
         "limits": {name: value for name, value in limits.items() if value is not None},

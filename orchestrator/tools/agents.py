@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 import msgspec
 
-from actors.protocol.budgets import LIMITS
+from actors.protocol.budgets import CHILD_LIMITS
 from actors.protocol.model import ToolSpec
 from actors.protocol.tools import (
     ChildReport,
@@ -82,7 +82,7 @@ class SpawnAgentTool:
             model=given.get("model"),
             thinking=given.get("thinking"),
             tools=tuple(given["tools"]) if "tools" in given else None,
-            limits={key: float(given[key]) for key in (*LIMITS, "timeout_s") if key in given},
+            limits={key: float(given[key]) for key in CHILD_LIMITS if key in given},
             tool_call_id=context.call_id,
         )
         match await context.family.ask(request):

@@ -120,7 +120,7 @@ class AbortRetry(Command, frozen=True, kw_only=True, tag="abort_retry"):
 class Spawn(Command, frozen=True, kw_only=True, tag="spawn"):
     """A child of the session; or, with `cwd` and no session, a new root that works there.
 
-    `limits`: for a child `max_cost`, `max_tokens`, `timeout_s`; for a root also the counts that `run` has options for.
+    `limits`: for a child `max_cost`, `max_tokens`, `max_turns`, `timeout_s`; for a root also the counts that `run` has options for.
     From `gates` on: what a new root has to stand before its runs may end well; null: as configured.
     """
 

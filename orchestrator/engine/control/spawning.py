@@ -5,6 +5,7 @@ from pathlib import Path
 
 from actors.directory import Row
 from actors.protocol import mail
+from actors.protocol.budgets import CHILD_LIMITS
 from actors.protocol.tools import Handle, Spawn
 from actors.protocol.tools import Refused as FamilyRefused
 from actors.receipts import Ask
@@ -16,8 +17,6 @@ from orchestrator.engine.keeper import Keeper
 from orchestrator.engine.planted import Planted
 from orchestrator.engine.toolset import chosen_tools
 from store.errors import StoreError
-
-CHILD_LIMITS = ("max_cost", "max_tokens", "timeout_s")
 
 
 def spawn_child(planted: Planted, row: Row, command: requests.Spawn) -> Callable[[], Awaitable[Data]]:
