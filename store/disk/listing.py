@@ -9,6 +9,8 @@ import attrs
 from store.disk.catalog import Catalog, Progress
 from store.disk.fs import RealFs
 from store.disk.home import Home
+from store.errors import BadId, JournalRefused
+from store.ids import checked_session_id
 from store.summary import Summary
 
 OnSession = Callable[[Summary], None]
@@ -49,6 +51,20 @@ def place_of(home: Home | None, session_dir: str | Path | None) -> Home:
     """`home`, or the one that the environment names, with another folder of sessions if one is given. Raises StoreError."""
     home = home or Home.from_env(os.environ, RealFs())
     return home if session_dir is None else attrs.evolve(home, sessions=Path(session_dir).absolute())
+
+
+def journal_place(home: Home | None, path: str | Path) -> tuple[Home, str]:
+    """The folder that a journal lies in, and the id that its name is. Raises JournalRefused."""
+    path = Path(path).absolute()
+    try:
+        session = checked_session_id(path.stem)
+    except BadId as error:
+        raise JournalRefused(
+            f"{path}: {error}. `sapwood sessions import FILE` makes a session of other files"
+        ) from error
+    if path.suffix != ".jsonl":
+        raise JournalRefused(f"{path}: expected a name that ends in .jsonl")
+    return place_of(home, path.parent), session
 
 
 def _listed(

@@ -19,7 +19,7 @@ from store.disk.forest import read_header
 from store.disk.history import USUAL, Capture, ReadLimits
 from store.disk.home import Home
 from store.disk.identity import Identity
-from store.disk.listing import Listing, place_of
+from store.disk.listing import Listing, journal_place, place_of
 from store.disk.owned import OwnedSource, take
 from store.disk.owned_journals import repair_tree
 from store.disk.ownership import TreeLock
@@ -32,8 +32,7 @@ from store.entries import (
     Header,
     Known,
 )
-from store.errors import BadId, JournalRefused, ReadLimit, StoreError
-from store.ids import checked_session_id
+from store.errors import JournalRefused, ReadLimit, StoreError
 from store.index import NONE
 from store.records import Record
 from store.times import iso
@@ -100,7 +99,7 @@ class SessionManager(Identity, Appends, Reads, Listing):
         interrupted run can still be taken up. Raises OwnedElsewhere, JournalDamaged, JournalRefused (the file is as it was);
         FileNotFoundError, other OSError.
         """
-        place, session = _place(home, path)
+        place, session = journal_place(home, path)
         lock = take(place, session, iso(clock()))
         try:
             manager = cls._opened(place, session, lock, clock, repairs=repairs)
@@ -116,7 +115,7 @@ class SessionManager(Identity, Appends, Reads, Listing):
 
         Raises JournalRefused where nothing can be read, OSError.
         """
-        place, session = _place(home, path)
+        place, session = journal_place(home, path)
         header = read_header(place.fs, place, session)
         source = StoredSource(place.fs, place.journal_path(session), session, header)
         if header is None:
@@ -202,7 +201,7 @@ class SessionManager(Identity, Appends, Reads, Listing):
 
     def set_session_file(self, path: str | Path) -> None:
         """Leave this session and open another one. If that fails this one goes on. Raises as `open`."""
-        place, session = _place(self.home, path)
+        place, session = journal_place(self.home, path)
         source = self._source
         header = read_header(place.fs, place, session)
         if not isinstance(source, OwnedSource) or header is None or place.lock_path(header.root_id) != source.lock.path:
@@ -342,17 +341,3 @@ class SessionManager(Identity, Appends, Reads, Listing):
             state = "closed" if self._is_closed else "only read"
             raise StoreError(f"session {self.id}: expected one that is open for writing, found one that is {state}")
         return self._source
-
-
-def _place(home: Home | None, path: str | Path) -> tuple[Home, str]:
-    """The folder that a journal lies in, and the id that its name is. Raises JournalRefused."""
-    path = Path(path).absolute()
-    try:
-        session = checked_session_id(path.stem)
-    except BadId as error:
-        raise JournalRefused(
-            f"{path}: {error}. `sapwood sessions import FILE` makes a session of other files"
-        ) from error
-    if path.suffix != ".jsonl":
-        raise JournalRefused(f"{path}: expected a name that ends in .jsonl")
-    return place_of(home, path.parent), session
