@@ -99,7 +99,12 @@ _sessions = options_of(
 )
 _work = options_of(
     click.option(
-        "--tree", type=click.Path(exists=True, dir_okay=False), help="Start the agents that this TOML file declares."
+        "--tree",
+        type=click.Path(exists=True, dir_okay=False),
+        metavar="FILE",
+        help="Start the agents that this TOML file declares: [[children]] with name, prompt and, as wanted, model, thinking, "
+        "tools, limits, after (names of siblings; their answers come in front of the prompt, or where it says "
+        "{{child.NAME}}) and children of their own. Its own prompt is asked of the root when all have ended.",
     ),
     click.option("-t", "--tools", help="Only these tools, comma-separated."),
     click.option("--no-tools", is_flag=True, help="No tools at all."),

@@ -1,6 +1,7 @@
 """Who plays the moves of a declared tree in place of a session's model."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import attrs
 import msgspec
@@ -50,11 +51,12 @@ class Declared:
 
 
 def declared_in(records: Sequence[Record]) -> Declared | None:
-    """The plan that a root's journal keeps, if any."""
+    """The plan that a root's journal keeps, if any. One that a newer sapwood wrote, and that cannot be read here, is not played."""
     for record in records:
         body = record.body() if record.type == "custom" else None
         if isinstance(body, CustomEntry) and body.custom_type == PLAN_MARK:
-            return Declared(msgspec.convert(body.data, TreePlan))
+            with suppress(msgspec.ValidationError):
+                return Declared(msgspec.convert(body.data, TreePlan))
     return None
 
 
