@@ -13,11 +13,12 @@ from orchestrator.cli.live import Reached, in_loop, reached
 from orchestrator.cli.stdout import leave
 from orchestrator.engine.control.lines import LineReader, TooLong
 from orchestrator.engine.errors import EngineError, WrongUsage
-from orchestrator.engine.rpc import read_input
+from orchestrator.engine.stdin import read_input
 from orchestrator.engine.stdout import hold_standard_descriptors
 from orchestrator.views.attached import AttachedText
-from orchestrator.views.text import safe_lines
+from orchestrator.views.text import one_line, safe_lines
 from store.events import AgentSettled, read_line
+from store.ids import short
 
 
 @click.command()
@@ -58,6 +59,8 @@ class _Attached:
     async def run(self) -> None:
         await self.there.call("subscribe")
         state = await self.there.call("get_state")
+        name = one_line(state["sessionName"] or short(self.there.session_id))
+        self._write(f"-- {name} {'is at work' if state['isStreaming'] else 'is at rest'}\n")
         if not state["isStreaming"]:
             self.is_quiet.set()
         async with trio.open_nursery() as nursery:

@@ -1,7 +1,5 @@
 """`--mode rpc`: the control protocol on stdin and stdout of a run. The end of its input ends it."""
 
-import os
-import stat
 from collections.abc import Callable
 from typing import Protocol
 
@@ -22,12 +20,11 @@ from orchestrator.engine.models import Models
 from orchestrator.engine.planted import Planted
 from orchestrator.engine.run_end import RunEnd
 from orchestrator.engine.signals import Signals
+from orchestrator.engine.stdin import read_input
 from orchestrator.engine.stdout import LineWriter
 from store.disk.home import Home
 from store.events import line_tags
 from store.times import unix_ms
-
-READ_BYTES = 64 << 10
 
 
 class Speech(Protocol):
@@ -144,16 +141,6 @@ class Rpc:
             await self.host.leaving.wait()
             await self.host.rested()
             nursery.cancel_scope.cancel()
-
-
-async def read_input(fd: int) -> bytes:
-    """What comes next; empty at the end. We do not set O_NONBLOCK: the open file description belongs to others too."""
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        await trio.lowlevel.wait_readable(fd)
-    try:
-        return os.read(fd, READ_BYTES)
-    except OSError:
-        return b""
 
 
 def run_rpc(job: Job, home: Home, models: Models, speech: Speech | None = None) -> Ended:

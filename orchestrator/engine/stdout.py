@@ -86,8 +86,8 @@ class LineWriter:
             self._gone(BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)))
 
     async def _write(self) -> None:
-        must_wait = _must_wait(self.fd)
-        size = SMALL_WRITE_BYTES if must_wait else LARGE_WRITE_BYTES
+        waits = must_wait(self.fd)
+        size = SMALL_WRITE_BYTES if waits else LARGE_WRITE_BYTES
         while (self._lines or not self._is_finished) and not self._is_gone:
             if not self._lines:
                 self._work, self._is_waiting = trio.Event(), True
@@ -95,7 +95,7 @@ class LineWriter:
                 continue
             pending = self._take(size)
             while pending:
-                if must_wait:
+                if waits:
                     await trio.lowlevel.wait_writable(self.fd)
                 try:
                     written = os.write(self.fd, pending[:size])
@@ -141,7 +141,7 @@ def hold_standard_descriptors() -> None:
             os.open(os.devnull, flags)  # gets the lowest number that is free
 
 
-def _must_wait(fd: int) -> bool:
+def must_wait(fd: int) -> bool:
     """Pipes, sockets and terminals are waited for; a regular file never blocks for a reader, and cannot be polled."""
     mode = _mode(fd)
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -271,3 +272,34 @@ def test_attach_shows_the_text_and_takes_lines(desk: Desk) -> None:
     escape = desk.run("attach", "port", stdin=None, input=b"red \x1b[31m \xe2\x80\xae text\n")
     assert b"\x1b" not in escape.out
     assert "\u202e" not in escape.out.decode()
+
+
+def test_a_look_without_an_input_ends_with_the_run(desk: Desk) -> None:
+    assert desk.run("--name", "port", "-m", desk.script(ECHO), "hello").status == 0
+    assert desk.run("attach", "port").status == 0
+    command = marked_sleep()
+    running = desk.start("--name", "other", "-m", desk.script(sleeper(command)), "go")
+    until(lambda: living(command), "the tool")
+    looking = desk.start("attach", "other")
+    looking.until_seen("-- other is at work")
+    assert desk.run("abort", "other").status == 0
+    assert looking.end().out.decode().endswith("-- aborted\n")
+    assert running.end().status == 1
+
+
+def test_who_reads_only_the_first_line_of_it_is_no_trouble(desk: Desk) -> None:
+    serve(desk)
+    session = hand_over(desk, ECHO, "hello", "--name", "port")
+    until_settled(desk, session)
+    done = desk.run("attach", "port", stdin=None, input=b"ask again\n" * 5, stdout=subprocess.DEVNULL)
+    assert (done.status, done.err) == (0, "")
+    looking = desk.start("attach", "port", stdin=subprocess.PIPE)
+    assert looking.popen.stdin is not None
+    looking.popen.stdin.write(b"ask again\n")
+    looking.popen.stdin.flush()
+    looking.until_seen("ask again")
+    looking.stop_reading()
+    looking.popen.stdin.write(b"ask again, too\n")
+    looking.popen.stdin.flush()
+    done = looking.end()
+    assert (done.status, done.err) == (141, "")

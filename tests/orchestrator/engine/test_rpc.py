@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from store.stream import check_stream
-from tests.orchestrator.engine.processes import Desk, Running, desk_at, living, marked_sleep, until
+from tests.orchestrator.engine.processes import REPOSITORY, Desk, Running, desk_at, living, marked_sleep, until
 
 ECHO = '[[reply]]\nusage = { input = 3, output = 2 }\ntext = "{{last}}, indeed"\n'
 
@@ -134,3 +134,20 @@ def test_a_client_that_reads_late_gets_every_byte(desk: Desk, ending: str) -> No
     assert (settled["type"], settled["outcome"], done.status) == ("agent_settled", ending, 1)
     seqs = [event["seq"] for event in done.events]
     assert seqs == list(range(2, len(seqs) + 2))
+
+
+@pytest.mark.parametrize("kind", ["nothing", "a file", "closed"])
+def test_the_input_may_be_of_any_kind(desk: Desk, kind: str) -> None:
+    model = desk.script(ECHO)
+    asked = desk.folder / "commands.jsonl"
+    asked.write_text('{"id":1,"type":"hello"}\n')
+    if kind == "closed":
+        words = ["sh", "-c", 'exec "$@" <&-', "sh", *desk.argv(["--mode", "rpc", "-m", model])]
+        env = desk.env(PYTHONPATH=str(REPOSITORY))
+        done = subprocess.run(words, cwd=desk.folder, env=env, capture_output=True, timeout=60)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        return
+    with asked.open("rb") as file:
+        told = desk.run("--mode", "rpc", "-m", model, stdin=file if kind == "a file" else subprocess.DEVNULL)
+    assert (told.status, told.err) == (0, "")
+    assert [event["id"] for event in told.events] == ([1] if kind == "a file" else [])
