@@ -16,6 +16,7 @@ from store.entries import (
     BranchSummaryEntry,
     CustomEntry,
     CustomMessageEntry,
+    GateEndEntry,
     Known,
     MessageEntry,
     RunSettledEntry,
@@ -32,7 +33,6 @@ from store.events import (
     CompactionEnd,
     CompactionStart,
     Event,
-    GateEnd,
     GateStart,
     MessageEnd,
     MessageStart,
@@ -165,6 +165,8 @@ class Outbox:
             )
             self._show_message(msgspec.Raw(encode(message)))
         elif isinstance(body, SHOWN_ENTRIES):
+            if isinstance(body, GateEndEntry):
+                self._gate = None
             self.sink.publish(self.place, body, (draft.type, draft.tail))
 
     async def durable(self) -> None:
@@ -195,9 +197,9 @@ class Outbox:
         self._compaction = event if isinstance(event, CompactionStart) else None
         self.publish(event)
 
-    def show_gate(self, event: GateStart | GateEnd) -> None:
-        """So is a gate."""
-        self._gate = event if isinstance(event, GateStart) else None
+    def start_gate(self, event: GateStart) -> None:
+        """So is a gate, whose end is an entry."""
+        self._gate = event
         self.publish(event)
 
     def show_retry(self, event: AutoRetryStart | AutoRetryEnd) -> None:
@@ -325,6 +327,8 @@ class Outbox:
             bodies.append(MessageEntry(message=msgspec.Raw(encode(message))))
         elif self._turn is not None:
             bodies += interrupted_results(self.tree)
+        if self._gate is not None:
+            bodies.append(_cut_off(self._gate, reason))
         drafts = [Draft.of(body) for body in bodies]
         try:
             drafts = [one.draft for one in self.write(bodies)]
@@ -337,8 +341,6 @@ class Outbox:
         if self._compaction is not None:
             of = self._compaction.reason
             self.show_compaction(CompactionEnd(reason=of, aborted=False, will_retry=False, error_message=reason))
-        if self._gate is not None:
-            self.show_gate(_cut_off(self._gate, reason))
         self.end_turn()
         self.end_loop()
         if self._retry is not None:
@@ -361,6 +363,6 @@ class Outbox:
         return [draft for draft in late if isinstance(draft.body, RunSettledEntry)]
 
 
-def _cut_off(gate: GateStart, reason: str) -> GateEnd:
+def _cut_off(gate: GateStart, reason: str) -> GateEndEntry:
     result = {"content": [{"type": "text", "text": reason}]}
-    return GateEnd(command=gate.command, attempt=gate.attempt, passed=False, result=result, duration_ms=0)
+    return GateEndEntry(command=gate.command, attempt=gate.attempt, passed=False, result=result, duration_ms=0)

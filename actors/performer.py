@@ -62,7 +62,7 @@ from actors.summary import Summary
 from actors.supervisor import Supervisor
 from actors.tool_calls import ToolRun
 from store.entries import AgentStatusEntry, Known, MailEntry, MessageEntry
-from store.events import AgentMessage, AutoRetryEnd, AutoRetryStart, CompactionEnd, CompactionStart, GateEnd, GateStart
+from store.events import AgentMessage, AutoRetryEnd, AutoRetryStart, CompactionEnd, CompactionStart, GateStart
 from store.messages import AssistantMessage, ToolCall
 from store.repair import SETTLED_TEXT_BYTES, bounded
 from store.wire import encode
@@ -124,8 +124,8 @@ class Performer:
                     self.supervisor.receipt(effect.message_id, "delivered")
             case PublishEvent(CompactionStart() | CompactionEnd() as event):
                 outbox.show_compaction(event)
-            case PublishEvent(GateStart() | GateEnd() as event):
-                outbox.show_gate(event)
+            case PublishEvent(GateStart() as event):
+                outbox.start_gate(event)
             case PublishEvent(AutoRetryStart() | AutoRetryEnd() as event):
                 outbox.show_retry(event)
             case PublishEvent(event):

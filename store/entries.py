@@ -180,6 +180,19 @@ class RunSettledEntry(Body, frozen=True, kw_only=True, tag="run_settled"):
     error_message: str | None = None
 
 
+class GateEndEntry(Body, frozen=True, kw_only=True, tag="gate_end"):
+    """How a gate ended, once per start. `attempt`: 1 and the gates that have failed in this run; `result` as of the tool `bash`.
+
+    One that was cut off has not passed.
+    """
+
+    command: str
+    attempt: int
+    passed: bool
+    result: Any
+    duration_ms: int
+
+
 class ChildSpawnedEntry(Body, frozen=True, kw_only=True, tag="child_spawned"):
     """Durable before the child's file exists. `prompt` is bounded; `limits` holds what was set for this child alone."""
 
@@ -228,6 +241,7 @@ Known = (
     | ContextEditEntry
     | MailEntry
     | RunSettledEntry
+    | GateEndEntry
     | ChildSpawnedEntry
     | ChildSettledEntry
 )

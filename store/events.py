@@ -11,6 +11,7 @@ from store.entries import (
     ChildSettledEntry,
     ChildSpawnedEntry,
     ChildUsageAttributedEntry,
+    GateEndEntry,
     Header,
     ModelChangeEntry,
     RunSettledEntry,
@@ -167,20 +168,10 @@ class ToolExecutionEnd(Body, frozen=True, kw_only=True, tag="tool_execution_end"
 
 
 class GateStart(Body, frozen=True, kw_only=True, tag="gate_start"):
-    """A gate of the root is run, between its loops. `attempt`: 1 and the gates that have failed in this run."""
+    """A gate of the root is run, between its loops; its end is an entry."""
 
     command: str
     attempt: int
-
-
-class GateEnd(Body, frozen=True, kw_only=True, tag="gate_end"):
-    """One per start, always. `result` is `{content, details?}`, as of the tool `bash`. What was cut off has not passed."""
-
-    command: str
-    attempt: int
-    passed: bool
-    result: Any
-    duration_ms: int
 
 
 class SessionActionUpdate(Body, frozen=True, kw_only=True, tag="session_action_update"):
@@ -250,7 +241,6 @@ Event = (
     | ToolExecutionUpdate
     | ToolExecutionEnd
     | GateStart
-    | GateEnd
     | SessionActionUpdate
     | CompactionStart
     | CompactionEnd
@@ -266,6 +256,7 @@ Event = (
     | SessionStateEntry
     | AgentStatusEntry
     | RunSettledEntry
+    | GateEndEntry
     | ChildSpawnedEntry
     | ChildSettledEntry
     | ChildUsageAttributedEntry
@@ -281,6 +272,7 @@ SHOWN_ENTRIES = (
     SessionStateEntry,
     AgentStatusEntry,
     RunSettledEntry,
+    GateEndEntry,
     ChildSpawnedEntry,
     ChildSettledEntry,
     ChildUsageAttributedEntry,

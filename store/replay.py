@@ -14,6 +14,7 @@ from store.entries import (
     ChildSettledEntry,
     ChildSpawnedEntry,
     CustomMessageEntry,
+    GateEndEntry,
     MessageEntry,
     RunSettledEntry,
 )
@@ -24,6 +25,7 @@ from store.events import (
     AgentSettled,
     AgentStart,
     Event,
+    GateStart,
     MessageEnd,
     MessageStart,
     Place,
@@ -144,6 +146,10 @@ class _Player:
                 self._run = body.run
                 yield body
                 yield AgentSettled(aborted=body.outcome == "aborted", outcome=body.outcome)
+            case GateEndEntry():
+                yield from self._closed()
+                yield GateStart(command=body.command, attempt=body.attempt)
+                yield body
             case ChildSpawnedEntry():
                 self._children.append(body.child_session_id)
                 yield body

@@ -14,6 +14,7 @@ from store.entries import (
     AgentStatusEntry,
     ChildSettledEntry,
     ChildSpawnedEntry,
+    GateEndEntry,
     ModelChangeEntry,
     RunSettledEntry,
     SessionInfoEntry,
@@ -29,6 +30,7 @@ from store.events import (
     CompactionStart,
     Diagnostic,
     Event,
+    GateStart,
     LimitReached,
     MessageEnd,
     ToolExecutionEnd,
@@ -123,6 +125,17 @@ def _tool_end(event: ToolExecutionEnd) -> Iterator[FeedLine]:
     yield _line("tools", event.tool_name, word, f"{said[: _TEXT_CHARS - 20]}{event.duration_ms} ms")
 
 
+def _gate_start(event: GateStart) -> Iterator[FeedLine]:
+    yield _line("tools", "gate", "running", event.command[:_TEXT_CHARS])
+
+
+def _gate_end(event: GateEndEntry) -> Iterator[FeedLine]:
+    if event.passed:
+        yield _line("tools", "gate", "completed", f"{event.command[: _TEXT_CHARS - 20]} · {event.duration_ms} ms")
+    else:
+        yield _line("trouble", "gate", "failed", f"{event.command[: _TEXT_CHARS // 2]} · {_first_text(event.result)}")
+
+
 def _first_text(result: Any) -> str:
     blocks = result.get("content") if isinstance(result, dict) else None
     first = blocks[0] if isinstance(blocks, list) and blocks and isinstance(blocks[0], dict) else {}
@@ -208,6 +221,8 @@ _MAKERS: dict[type[Any], Callable[[Any], Iterator[FeedLine]]] = {
     MessageEnd: _message,
     ToolExecutionStart: _tool_start,
     ToolExecutionEnd: _tool_end,
+    GateStart: _gate_start,
+    GateEndEntry: _gate_end,
     ChildSpawnedEntry: _spawned,
     RunSettledEntry: _settled,
     ChildSettledEntry: _child_settled,

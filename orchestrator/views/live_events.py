@@ -11,6 +11,7 @@ from orchestrator.views.pulse import Call
 from orchestrator.views.rows import Retry
 from store.entries import (
     AgentStatusEntry,
+    GateEndEntry,
     Header,
     ModelChangeEntry,
     RunSettledEntry,
@@ -25,7 +26,6 @@ from store.events import (
     AutoRetryStart,
     CompactionEnd,
     CompactionStart,
-    GateEnd,
     GateStart,
     LimitReached,
     MessageEnd,
@@ -142,7 +142,7 @@ def _gate_start(session: LiveSession, event: GateStart, at: int) -> None:
     session.calls[GATE] = Call(id=GATE, name=GATE, argument=event.command[:LINE_CHARS], since_ms=at)
 
 
-def _gate_end(session: LiveSession, event: GateEnd, at: int) -> None:
+def _gate_end(session: LiveSession, event: GateEndEntry, at: int) -> None:
     session.calls.pop(GATE, None)
 
 
@@ -231,7 +231,7 @@ HANDLERS: dict[type[Any], Handler] = {
     ToolExecutionStart: _tool_start,
     ToolExecutionEnd: _tool_end,
     GateStart: _gate_start,
-    GateEnd: _gate_end,
+    GateEndEntry: _gate_end,
     AutoRetryStart: _retrying,
     CompactionStart: _compacting,
     CompactionEnd: _compacting,

@@ -16,6 +16,7 @@ from store.entries import (
     ContextEditEntry,
     CustomEntry,
     CustomMessageEntry,
+    GateEndEntry,
     GitStateEntry,
     Known,
     LabelEntry,
@@ -150,6 +151,9 @@ class Appends(ABC):
         return self.append_entry(
             RunSettledEntry(run=run, outcome=outcome, stop_reason=stop_reason, error_message=error_message)
         )
+
+    def append_gate_end(self, gate: GateEndEntry) -> str:
+        return self.append_entry(gate)
 
     def append_child_spawned(self, child: ChildSpawnedEntry) -> str:
         return self.append_entry(child)

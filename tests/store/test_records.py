@@ -50,6 +50,10 @@ MEMBERS: dict[str, st.SearchStrategy[Any]] = {
     "replacement": json_values,
     "tokens_before": numbers,
     "run": numbers,
+    "attempt": numbers,
+    "passed": st.booleans(),
+    "result": json_values,
+    "duration_ms": numbers,
     "child_depth": numbers,
     "state": objects,
     "status": objects,
@@ -99,7 +103,7 @@ def by_value(body: Any) -> Any:
 
 
 def test_every_body_is_tried() -> None:
-    assert len(BODIES) == 20
+    assert len(BODIES) == 21
     assert {member for kind in BODIES for member in kind.__struct_fields__} >= set(MEMBERS) | OPTIONAL
 
 

@@ -245,7 +245,7 @@ def gated() -> Iterator[Step]:
         for command in ("build", "test") if passed else ("build",):
             yield from talk.say(
                 events.GateStart(command=command, attempt=attempt),
-                events.GateEnd(command=command, attempt=attempt, passed=passed, result={}, duration_ms=3),
+                entries.GateEndEntry(command=command, attempt=attempt, passed=passed, result={}, duration_ms=3),
             )
     yield from talk.settle()
 

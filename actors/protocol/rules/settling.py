@@ -9,8 +9,8 @@ from actors.protocol.rules.calling import ask_to_call
 from actors.protocol.state import Ending, Queued, Step, TurnState
 from actors.protocol.tools import ToolResult, shown
 from actors.protocol.trial import CONTINUATION_MARK, GateFailure, Trial, goal_entry
-from store.entries import Outcome
-from store.events import GateEnd, GateStart
+from store.entries import GateEndEntry, Outcome
+from store.events import GateStart
 from store.messages import text_of
 
 
@@ -84,11 +84,11 @@ def gate_ended(state: TurnState, mail: GateEnded, at: float) -> Step:
 
 def end_gate(state: TurnState, result: ToolResult, duration_ms: int) -> Step:
     """Close the bracket of the open gate."""
-    end = GateEnd(
+    end = GateEndEntry(
         command=state.gate or "",
         attempt=state.trial.failures + 1,
         passed=not result.is_error,
         result=shown(result),
         duration_ms=duration_ms,
     )
-    return state.with_(work=None, gate=None), [PublishEvent(end)]
+    return state.with_(work=None, gate=None), [AppendEntry(end)]

@@ -82,12 +82,13 @@ from store.entries import (
     MOVES_LEAF,
     CompactionEntry,
     CustomMessageEntry,
+    GateEndEntry,
     Known,
     MailEntry,
     MessageEntry,
     RunSettledEntry,
 )
-from store.events import AutoRetryEnd, AutoRetryStart, CompactionEnd, CompactionStart, GateEnd, GateStart
+from store.events import AutoRetryEnd, AutoRetryStart, CompactionEnd, CompactionStart, GateStart
 from store.messages import (
     AssistantMessage,
     Message,
@@ -247,6 +248,10 @@ class World:
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
+            case AppendEntry(GateEndEntry() as end):
+                assert self.gate
+                self.gate = False
+                self._append(end)
             case AppendEntry(body):
                 self._append(body)
             case AppendPartial():
@@ -269,9 +274,6 @@ class World:
                 assert not self.gate
                 assert not self.loop
                 self.gate = True
-            case PublishEvent(GateEnd()):
-                assert self.gate
-                self.gate = False
             case StartLoop():
                 assert not self.loop
                 assert not self.gate

@@ -36,6 +36,12 @@ def gates(done: Done) -> list[tuple[bool, int | None]]:
     return [(end["passed"], end["result"].get("details", {}).get("exitCode")) for end in ends]
 
 
+def order(done: Done) -> list[str]:
+    """Where gates stand among the loops of the run."""
+    kinds = {"agent_start", "agent_end", "gate_start", "gate_end", "run_settled"}
+    return [event["type"] for event in done.events if event["type"] in kinds]
+
+
 def outcomes(done: Done) -> list[str]:
     return [event["outcome"] for event in done.events if event["type"] == "agent_settled"]
 
@@ -59,6 +65,7 @@ def test_a_gate_that_fails_is_told_to_the_model_which_mends_it(desk: Desk) -> No
     assert all(word in told["content"] for word in ("what is wrong", "exit status 7", gate))
     again = desk.run("events", done.events[0]["id"])
     assert check_stream(again.lines) == []
+    assert (gates(again), order(again)) == (gates(done), order(done))
 
 
 @pytest.mark.parametrize(("command", "status"), [("exit 3", 3), ("no-such-command", 127), ("kill -9 $$", -9)])

@@ -12,6 +12,7 @@ from store.entries import (
     ChildSettledEntry,
     ChildSpawnedEntry,
     ChildUsageAttributedEntry,
+    GateEndEntry,
     Header,
     ModelChangeEntry,
     RunSettledEntry,
@@ -27,7 +28,6 @@ from store.events import (
     CompactionStart,
     Diagnostic,
     Event,
-    GateEnd,
     GateStart,
     LimitReached,
     MessageEnd,
@@ -145,7 +145,7 @@ class Told:
         return self._tell(GateStart(command=command, attempt=1))
 
     def passes_gate(self, command: str) -> "Told":
-        return self._tell(GateEnd(command=command, attempt=1, passed=True, result={}, duration_ms=1))
+        return self._tell(GateEndEntry(command=command, attempt=1, passed=True, result={}, duration_ms=1))
 
     def has_queued(self, count: int) -> "Told":
         return self._tell(SessionActionUpdate(actions={"queuedCount": count}))

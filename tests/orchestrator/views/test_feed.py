@@ -5,13 +5,14 @@ import pytest
 
 from orchestrator.views.feed import FEED_TYPES, Feed
 from orchestrator.views.states import STATES
-from store.entries import AgentStatusEntry, ChildSpawnedEntry, RunSettledEntry
+from store.entries import AgentStatusEntry, ChildSpawnedEntry, GateEndEntry, RunSettledEntry
 from store.events import (
     AgentMessage,
     AutoRetryStart,
     CompactionEnd,
     Diagnostic,
     Event,
+    GateStart,
     LimitReached,
     MessageEnd,
     MessageUpdate,
@@ -51,6 +52,21 @@ CASES: list[tuple[Event, list[tuple[str, str, str, str]]]] = [
             duration_ms=3,
         ),
         [("tools", "edit", "failed", "no such file · 3 ms")],
+    ),
+    (GateStart(command="make check", attempt=1), [("tools", "gate", "running", "make check")]),
+    (
+        GateEndEntry(command="make check", attempt=1, passed=True, result={}, duration_ms=12),
+        [("tools", "gate", "completed", "make check · 12 ms")],
+    ),
+    (
+        GateEndEntry(
+            command="make check",
+            attempt=2,
+            passed=False,
+            result={"content": [{"type": "text", "text": "no such target\n[exit status 2]"}]},
+            duration_ms=12,
+        ),
+        [("trouble", "gate", "failed", "make check · no such target")],
     ),
     (
         MessageEnd(

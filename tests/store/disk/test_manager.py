@@ -21,7 +21,16 @@ from store.disk.home import Home
 from store.disk.journal import Journal, read_journal
 from store.disk.manager import SessionManager
 from store.disk.ownership import liveness
-from store.entries import ChildSettledEntry, ChildSpawnedEntry, CustomEntry, Entry, Header, Known, SessionInfoEntry
+from store.entries import (
+    ChildSettledEntry,
+    ChildSpawnedEntry,
+    CustomEntry,
+    Entry,
+    GateEndEntry,
+    Header,
+    Known,
+    SessionInfoEntry,
+)
 from store.errors import JournalDamaged, JournalPoisoned, JournalRefused, OwnedElsewhere, ReadLimit, StoreError
 from store.frame import check, seed
 from store.messages import AssistantMessage, TextContent, ToolCall, user_text
@@ -256,6 +265,9 @@ def all_appends(manager: SessionManager) -> dict[str, str]:
         "context_edit": manager.append_context_edit(target, {"content": []}),
         "mail": manager.append_mail("m1", "user", "steer", "psst"),
         "run_settled": manager.append_run_settled(1, "completed", "stop"),
+        "gate_end": manager.append_gate_end(
+            GateEndEntry(command="make", attempt=1, passed=True, result={}, duration_ms=1)
+        ),
         "child_spawned": manager.append_child_spawned(child),
         "child_settled": manager.append_child_settled(
             ChildSettledEntry(child_session_id="0198f0aa-c", run=1, outcome="completed")
