@@ -3,21 +3,38 @@
 import msgspec
 
 from orchestrator.views.called import shown_text
+from orchestrator.views.money import dollars, money, spent_tokens, tokens
 from orchestrator.views.rows import AgentRow
 from orchestrator.views.stored import Stored, members
 from orchestrator.views.text import one_line
-from store.entries import ChildSpawnedEntry, GitStateEntry
+from store.entries import TERMS_MARK, ChildSpawnedEntry, CustomEntry, GitStateEntry
 from store.messages import UserMessage, text_of
 from store.records import message_in
 from store.repair import Node
+from store.usage import PICO_PER_USD
+
+_LIMITS = (
+    "max_cost",
+    "max_tokens",
+    "max_turns",
+    "max_depth",
+    "max_children",
+    "max_live_children",
+    "timeout",
+    "timeout_s",
+)
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Label and text, in the order in which they are shown. `prompt`: the first one. `entries`: those that can be read."""
+    """Label and text, in the order in which they are shown. `prompt`: the first one. `entries`: those that can be read.
+
+    `maxCost`: dollars that it and all below it may spend, where that was said.
+    """
 
     facts: tuple[tuple[str, str], ...]
     prompt: str
     entries: int
+    max_cost: float | None
 
 
 def facts(stored: Stored, session_id: str, row: AgentRow) -> Facts:
@@ -26,6 +43,7 @@ def facts(stored: Stored, session_id: str, row: AgentRow) -> Facts:
     if member is None:
         raise KeyError(session_id)
     node = member.node
+    limits = _limits(node, member.spawned)
     found = {
         "Session": session_id,
         "Parent": member.parent_id,
@@ -38,7 +56,7 @@ def facts(stored: Stored, session_id: str, row: AgentRow) -> Facts:
         "Host": f"pid {row.host_pid}" if row.host_pid is not None else None,
         "Messages": None if row.message_count is None else str(row.message_count),
         "Origin": _origin(member.spawned),
-        "Limits": _limits(member.spawned),
+        "Limits": " · ".join(_used(name, value, row) for name, value in limits.items()),
         "Git": _git(node),
         "Unrepaired": f"{stored.unrepaired} entries that a crash left out" if stored.unrepaired else None,
     }
@@ -47,6 +65,7 @@ def facts(stored: Stored, session_id: str, row: AgentRow) -> Facts:
         facts=tuple((label, one_line(text, 1_000)) for label, text in found.items() if text),
         prompt=shown_text(prompt),
         entries=len(node.records) if node else 0,
+        max_cost=limits.get("max_cost"),
     )
 
 
@@ -58,10 +77,31 @@ def _origin(spawned: ChildSpawnedEntry | None) -> str:
     )
 
 
-def _limits(spawned: ChildSpawnedEntry | None) -> str | None:
-    if spawned is None or not spawned.limits:
-        return None
-    return ", ".join(f"{name} {value}" for name, value in spawned.limits.items())
+def _limits(node: Node | None, spawned: ChildSpawnedEntry | None) -> dict[str, float]:
+    """What was set for a child at its spawn, and for a root when its run began."""
+    found: dict[str, object] = dict(spawned.limits) if spawned else {}
+    for record in node.records if node else ():
+        if record.type == "custom" and TERMS_MARK.encode() in record.raw:
+            body = record.body()
+            if isinstance(body, CustomEntry) and body.custom_type == TERMS_MARK and isinstance(body.data, dict):
+                found = body.data
+    return {name: value for name, value in found.items() if name in _LIMITS and isinstance(value, int | float)}
+
+
+def _used(name: str, limit: float, row: AgentRow) -> str:
+    """A limit, and how much of it is used up where the row knows."""
+    match name:
+        case "max_cost":
+            return f"{money(row.total)} of {dollars(round(limit * PICO_PER_USD))}"
+        case "max_tokens":
+            return f"{tokens(spent_tokens(row.total))} of {tokens(int(limit))} tokens"
+        case "max_children":
+            return f"{row.descendants} of {limit:g} children"
+        case "max_turns":
+            return f"{row.turns or 0} of {limit:g} turns"
+        case "max_depth":
+            return f"{limit:g} levels of children"
+    return f"{name.replace('_', ' ')} {limit:g}"
 
 
 def _git(node: Node | None) -> str | None:

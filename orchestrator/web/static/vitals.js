@@ -1,8 +1,9 @@
 // The line of totals: chips with counts, what has been spent and how fast.
 
-import { attr, h, put, say } from './dom.js';
+import { attr, h, place, put, say } from './dom.js';
 import { CHIPS } from './filter.js';
 import { duration, money, tokens } from './format.js';
+import { detail } from './server.js';
 
 const MINUTE_MS = 60_000;
 const LABELS = {
@@ -15,6 +16,7 @@ const LABELS = {
 
 export class Vitals {
   #samples = [];
+  #budgets = new Map();
 
   /** `pick(chip)`: somebody wants to see only those, or all again. */
   constructor(box, pick) {
@@ -26,11 +28,13 @@ export class Vitals {
     }
     this.spent = h('span', { class: 'spent' });
     this.noPrice = h('span', { class: 'soft' });
+    this.used = h('i', {});
+    this.meter = h('div', { class: 'meter', role: 'meter', 'aria-label': 'Budget', 'aria-valuemin': 0, hidden: true }, this.used);
     this.facts = h('dl', { class: 'facts' });
     put(
       box,
       h('div', { class: 'chips', role: 'group', 'aria-label': 'Filters' }, Object.values(this.chips).map((chip) => chip.button)),
-      h('div', { class: 'money' }, this.spent, this.noPrice),
+      h('div', { class: 'money' }, h('div', { class: 'line' }, this.spent, this.noPrice), this.meter),
       this.facts,
     );
   }
@@ -53,7 +57,15 @@ export class Vitals {
   }
 
   #tree(forest, row, now) {
-    put(this.spent, h('b', {}, money(row.totalUsd, row.totalIsPart)), ' spent');
+    const budget = this.#budget(row.id);
+    const of = budget === null ? ' spent' : ` spent of ${money(budget)} budget`;
+    put(this.spent, h('b', {}, money(row.totalUsd, row.totalIsPart)), of);
+    this.meter.hidden = budget === null;
+    if (budget !== null) {
+      place(this.used, { width: `${Math.min(100, (100 * (row.totalUsd ?? 0)) / budget)}%` });
+      attr(this.meter, 'aria-valuemax', budget);
+      attr(this.meter, 'aria-valuenow', row.totalUsd ?? 0);
+    }
     say(this.noPrice, noPrice(row, forest));
     const facts = {
       'per minute': money(this.#perMinute(row, now)),
@@ -62,6 +74,18 @@ export class Vitals {
       elapsed: duration(forest.elapsed(row, now)),
     };
     put(this.facts, Object.entries(facts).map(([label, text]) => h('div', {}, h('dd', {}, text), h('dt', {}, label))));
+  }
+
+  /** Dollars that a tree may spend, or null: asked for once. */
+  #budget(id) {
+    if (!this.#budgets.has(id)) {
+      this.#budgets.set(id, null);
+      detail('info', id).then(
+        ({ maxCost }) => this.#budgets.set(id, maxCost || null),
+        () => {},
+      );
+    }
+    return this.#budgets.get(id);
   }
 
   /** Dollars spent in the last minute, as far as this page has seen it. */

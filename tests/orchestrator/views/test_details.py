@@ -13,7 +13,7 @@ from orchestrator.views.lanes import timeline
 from orchestrator.views.pages import PAGE_ENTRIES, page
 from orchestrator.views.rows import tree_rows
 from orchestrator.views.trouble import issues
-from store.entries import CompactionEntry, CustomMessageEntry
+from store.entries import CompactionEntry, CustomEntry, CustomMessageEntry
 from store.messages import AssistantMessage, BashExecutionMessage, TextContent, ToolCall, ToolResultMessage
 from store.usage import spend_of
 from tests.stored import Forest, read, sample
@@ -279,6 +279,20 @@ def test_facts_name_where_a_session_came_from(forest: Forest) -> None:
     assert dict(child.facts)["Parent"] == root.id
     assert child.prompt == "Remove the shim"
     assert all(text for _, text in (*top.facts, *child.facts))
+
+
+def test_limits_are_told_with_what_is_used_of_them(forest: Forest) -> None:
+    root = forest.root()
+    root.add(CustomEntry(custom_type="sapwood.terms", data={"max_cost": 10, "max_children": 128, "gates": ["true"]}))
+    root.prompt()
+    root.answer("done", (1_000_000, 10_000, 0, 0))
+    stored = read(forest, root)
+    [row] = tree_rows(stored, forest.now)
+
+    found = facts(stored, root.id, row)
+
+    assert found.max_cost == 10
+    assert dict(found.facts)["Limits"] == "$1.10 of $10.00 · 0 of 128 children"
 
 
 def test_all_of_it_can_be_sent(forest: Forest) -> None:

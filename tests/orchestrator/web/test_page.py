@@ -9,9 +9,10 @@ import pytest
 
 from orchestrator.views.doing import Activity
 from orchestrator.web.ports import HostEnded
+from store.entries import CustomEntry
 from tests.browser.chromium import Chromium
 from tests.orchestrator.web.pages import pick, shown
-from tests.orchestrator.web.stage import row, settled, stage, summed, usage
+from tests.orchestrator.web.stage import StoredJournals, row, settled, stage, summed, usage
 from tests.stored import Forest as Home
 
 HOSTILE = ["<img src=x onerror=alert(1)>", "[red]x[/]", "\x1b]0;x\x07", "\u202egnp.exe", "x" * 1_000_000]
@@ -152,6 +153,21 @@ async def test_an_unknown_price_is_a_question_mark_and_a_lower_bound_up_to_the_r
         assert await page.texts(".row .c-total") == ["≥ $0.84", "?"]
         await page.until("document.querySelector('.vitals .soft')?.textContent.includes('no price')")
         assert "no price for local/qwen (58k tokens), so ≥ is a lower bound" in await page.text(".vitals .money")
+
+
+async def test_a_budget_is_shown_with_what_is_left_of_it(browser: Chromium, home: Home) -> None:
+    root = home.root("top")
+    home.own(root)
+    root.add(CustomEntry(custom_type="sapwood.terms", data={"max_cost": 10.0}))
+    root.prompt()
+    root.answer("done", (5_000_000, 35_000, 0, 0))
+    async with stage(StoredJournals(home).rows(), home) as up, shown(browser, up) as page:
+        await page.until("document.querySelector('.vitals .spent').textContent === '$5.35 spent of $10.00 budget'")
+        whole, used = await page.js(
+            "[...document.querySelectorAll('.meter, .meter i')].map(e => e.getBoundingClientRect().width)"
+        )
+
+        assert abs(used - whole * 0.535) <= 1
 
 
 async def test_a_read_only_page_offers_no_action(browser: Chromium) -> None:
