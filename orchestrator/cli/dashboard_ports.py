@@ -12,7 +12,7 @@ from orchestrator.engine.watch import Watch
 from orchestrator.views.feed import Feed
 from orchestrator.views.rows import AgentRow
 from orchestrator.views.stored import Stored
-from orchestrator.web.ports import HostEnded, Missed, News, Told, Wrote
+from orchestrator.web.ports import Began, HostEnded, Missed, News, Told, Wrote
 from store.disk.forest import read_node
 from store.disk.home import Home
 from store.events import Event, MessageUpdate, Tags, TextDelta, TurnStart
@@ -29,6 +29,7 @@ class WatchedForest:
     stored: StoredTrees
     feed: Feed = attrs.field(factory=Feed)
     _batch: list[News] = attrs.field(factory=list)
+    _writing: dict[str, int] = attrs.field(factory=dict)
     _ended: int = 0
     _missed: int = 0
 
@@ -66,6 +67,9 @@ class WatchedForest:
 
     def _hear(self, tags: Tags, event: Event, line: bytes) -> None:
         if isinstance(event, MessageUpdate):
+            if self._writing.get(tags.session_id) != event.message_id:
+                self._writing[tags.session_id] = event.message_id
+                self._batch.append(Began(tags.session_id, unix_s(tags.at) or 0.0))
             delta = event.assistant_message_event
             if isinstance(delta, TextDelta):
                 self._batch.append(Wrote(tags.session_id, event.message_id, delta.delta))

@@ -1,6 +1,6 @@
 """The timeline: a lane per session on one clock, out of what the journals say when things began and how long they took."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -19,11 +19,15 @@ BarKind = Literal["model", "tool", "retry", "compaction", "waiting"]
 
 
 class Bar(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Unix milliseconds. `label`: the model, or the tool and its first argument. `isOpen`: it has not ended."""
+    """Unix milliseconds. `label`: the model, or the tool and its first argument. `isOpen`: it has not ended.
+
+    `firstMs`: when a call of the model gave its first piece, where somebody saw it.
+    """
 
     kind: BarKind
     start_ms: int
     end_ms: int
+    first_ms: int | None = None
     label: str = ""
     is_open: bool = False
 
@@ -52,14 +56,23 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     left_out: int
 
 
-def timeline(stored: Stored, session_id: str, rows: Sequence[AgentRow], now_ms: int) -> Timeline:
-    """Lanes of a session and what is below it, in spawn order. `rows` are the tree's. Raises KeyError."""
+def timeline(
+    stored: Stored,
+    session_id: str,
+    rows: Sequence[AgentRow],
+    now_ms: int,
+    begun: Mapping[str, Sequence[int]] = {},
+) -> Timeline:
+    """Lanes of a session and what is below it, in spawn order. `rows` are the tree's. Raises KeyError.
+
+    `begun`: by session, when answers gave their first piece, Unix milliseconds.
+    """
     part = subtree(members(stored), session_id)
     if not part:
         raise KeyError(session_id)
     by_id = {row.session_id: row for row in rows}
     lanes = [
-        _lane(member, by_id[member.session_id], session_id, now_ms)
+        _lane(member, by_id[member.session_id], session_id, now_ms, begun.get(member.session_id, ()))
         for member in part[:MAX_LANES]
         if member.session_id in by_id
     ]
@@ -70,7 +83,7 @@ def timeline(stored: Stored, session_id: str, rows: Sequence[AgentRow], now_ms: 
 _AT: dict[str, BarKind] = {"running": "model", "retrying": "retry", "compacting": "compaction"}
 
 
-def _lane(member: Member, row: AgentRow, top: str, now_ms: int) -> Lane:
+def _lane(member: Member, row: AgentRow, top: str, now_ms: int, begun: Sequence[int]) -> Lane:
     records = member.node.records if member.node else []
     begin = _ms(member.node.header.timestamp if member.node else None) or now_ms
     is_open = row.state.is_working
@@ -89,9 +102,14 @@ def _lane(member: Member, row: AgentRow, top: str, now_ms: int) -> Lane:
         word=row.state.word,
         begin_ms=begin,
         end_ms=None if is_open or not ends else ends[-1],
-        bars=tuple(bars),
+        bars=tuple(_with_first(bar, begun) if bar.kind == "model" else bar for bar in bars),
         spawns=tuple(_spawns(records)),
     )
+
+
+def _with_first(bar: Bar, begun: Sequence[int]) -> Bar:
+    first = next((at for at in begun if bar.start_ms <= at <= bar.end_ms), None)
+    return bar if first is None else msgspec.structs.replace(bar, first_ms=first)
 
 
 def _bars(records: Sequence[Record], last_ms: int, *, is_open: bool) -> Iterator[Bar]:

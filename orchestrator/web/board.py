@@ -10,11 +10,12 @@ import trio
 
 from orchestrator.views.feed import FeedLine
 from orchestrator.views.rows import AgentRow
-from orchestrator.web.ports import HostEnded, Missed, News, Told, Wrote
+from orchestrator.web.ports import Began, HostEnded, Missed, News, Told, Wrote
 from orchestrator.web.shown import ShownRow, shown
 
 KEPT_LINES = 5_000
 _WRITTEN_CHARS = 400_000
+_BEGINNINGS = 500
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -39,7 +40,10 @@ class Writing:
 
 @attrs.define(eq=False)
 class Board:
-    """Whoever has seen line `n` misses the lines above it and the rows that changed at `n` or later."""
+    """Whoever has seen line `n` misses the lines above it and the rows that changed at `n` or later.
+
+    `begun`: when answers of a session gave their first piece, Unix milliseconds; a journal does not know.
+    """
 
     generation: str = attrs.field(factory=lambda: secrets.token_hex(8))
     rows: dict[str, ShownRow] = attrs.field(factory=dict)
@@ -47,6 +51,7 @@ class Board:
     gone_at: dict[str, int] = attrs.field(factory=dict)
     lines: deque[Line] = attrs.field(factory=lambda: deque(maxlen=KEPT_LINES))
     writing: dict[str, Writing] = attrs.field(factory=dict)
+    begun: dict[str, deque[int]] = attrs.field(factory=dict)
     n: int = 0
     version: int = 0
     left_out: int = 0
@@ -64,6 +69,8 @@ class Board:
                     self._add(Line(n=self.n + 1, at=at, seq=seq, session=session, line=line))
                 case Wrote(session, message_id, text) if session in wanted:
                     self._wrote(session, message_id, text)
+                case Began(session, at):
+                    self.begun.setdefault(session, deque(maxlen=_BEGINNINGS)).append(round(at * 1000))
                 case Missed(count):
                     self._add(Line(n=self.n + 1, at=self.lines[-1].at if self.lines else 0.0, missed=count))
                 case HostEnded():

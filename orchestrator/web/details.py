@@ -39,7 +39,9 @@ async def _cost(dashboard: Dashboard, session: str, query: Query) -> object:
 
 async def _timeline(dashboard: Dashboard, session: str, query: Query) -> object:
     now_ms = round(time.time() * 1000)
-    return await _of_tree(dashboard, session, lambda tree, rows: timeline(tree, session, rows, now_ms))
+    return await _of_tree(
+        dashboard, session, lambda tree, rows: timeline(tree, session, rows, now_ms, dashboard.board.begun)
+    )
 
 
 async def _info(dashboard: Dashboard, session: str, query: Query) -> object:

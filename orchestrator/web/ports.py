@@ -29,6 +29,13 @@ class Wrote(msgspec.Struct, frozen=True):
     text: str
 
 
+class Began(msgspec.Struct, frozen=True):
+    """The first piece of an answer, whatever it is. `at` in Unix seconds."""
+
+    session_id: str
+    at: float
+
+
 class Missed(msgspec.Struct, frozen=True):
     """Events that a host dropped, since we were slow."""
 
@@ -43,7 +50,7 @@ class HostEnded(msgspec.Struct, frozen=True, rename="camel"):
     root_ids: tuple[str, ...]
 
 
-News = Told | Wrote | Missed | HostEnded
+News = Told | Wrote | Began | Missed | HostEnded
 
 
 class Forest(Protocol):

@@ -94,11 +94,12 @@ export class Timeline {
 
 function barOf(bar, scale) {
   const width = scale.width(bar.endMs - bar.startMs);
+  const waited = bar.firstMs === null || bar.firstMs === undefined ? (bar.isOpen ? 100 : 0) : (100 * (bar.firstMs - bar.startMs)) / (bar.endMs - bar.startMs || 1);
   return h('i', {
     class: `span b-${bar.kind}${bar.isOpen ? ' open' : ''}`,
     title: `${bar.label || bar.kind} · ${took(bar.endMs - bar.startMs)}`,
     'data-ms': bar.endMs - bar.startMs,
-    css: { left: `${scale.x(bar.startMs)}px`, width: `${width}px` },
+    css: { left: `${scale.x(bar.startMs)}px`, width: `${width}px`, '--waited': `${waited}%` },
   });
 }
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.web.ports import Began, News
 from store.messages import AssistantMessage, TextContent, ToolCall, ToolResultMessage
 from tests.browser.chromium import Chromium, Page
 from tests.orchestrator.web.pages import pick, shown
@@ -18,10 +19,11 @@ from tests.stored import StoredSession, sample
 
 
 @asynccontextmanager
-async def tab(browser: Chromium, home: Home, root: StoredSession, name: str) -> AsyncIterator[Page]:
-    """The page with this tab of the root open."""
+async def tab(browser: Chromium, home: Home, root: StoredSession, name: str, *news: News) -> AsyncIterator[Page]:
+    """The page with this tab of the root open. `news` came before."""
     home.now = time.time()
     async with stage(StoredJournals(home).rows(), home) as up, shown(browser, up) as page:
+        up.forest.tell(*news)
         await pick(page, root.id)
         await page.click(f"#tab-{name}")
         await page.until(
@@ -158,7 +160,11 @@ async def test_bars_are_as_long_as_their_events_and_every_settled_lane_has_one_e
     )
     home.now = (begin + 55_000) / 1000
     root.settle()
-    async with tab(browser, home, root, "Timeline") as page:
+    async with tab(browser, home, root, "Timeline", Began(root.id, (begin + 3_000) / 1000)) as page:
+        assert await page.js(
+            "[...document.querySelectorAll('.panel .lane:first-child .b-model')].map(e => e.style.getPropertyValue('--waited'))"
+            ".map(parseFloat).map(Math.round)"
+        ) == [33, 0]
         bars = await page.js(
             "[...document.querySelectorAll('.panel .span')].map(e => [e.className, Number(e.dataset.ms),"
             " parseFloat(e.style.left), e.getBoundingClientRect().width])"
