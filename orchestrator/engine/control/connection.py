@@ -33,7 +33,7 @@ class Connection:
             while data := await receive():
                 for line in reader.feed(data):
                     self._hear(line, nursery)
-                await self.target.wait_for_answers()
+                    await self.target.wait_for_answers()
 
     def _hear(self, line: bytes | TooLong, nursery: trio.Nursery) -> None:
         if isinstance(line, TooLong):

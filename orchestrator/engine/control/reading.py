@@ -60,10 +60,8 @@ def _model(info: ModelInfo) -> dict[str, Any]:
 
 def messages(planted: Planted, row: Row, command: requests.GetMessages) -> Data:
     """The messages of the context, as the next request to the model is made of them."""
-    found = build_context(entry_tree(planted, row).path()).messages
-    return _page(
-        "messages", [msgspec.Raw(encode(message)) for message in found[max(0, command.cursor) :]], command.cursor
-    )
+    found = build_context(entry_tree(planted, row).path()).messages[max(0, command.cursor) :]
+    return _page("messages", (msgspec.Raw(encode(message)) for message in found), command.cursor)
 
 
 def entries(planted: Planted, row: Row, command: requests.GetEntries) -> Data:

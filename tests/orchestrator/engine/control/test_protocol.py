@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from orchestrator.engine.client import Client, CommandFailed
 from orchestrator.engine.control.lines import LINE_BYTES, LineReader, TooLong
+from orchestrator.engine.control.outgoing import Outgoing
 from orchestrator.engine.control.requests import NAMES
 from tests.orchestrator.engine.control.live import Live, lines_until, live_host
 
@@ -135,6 +136,33 @@ async def test_whatever_is_sent_each_line_is_answered_and_the_host_goes_on(
         assert not [each for each in answers if each.get("error", {}).get("code") == "internal"]
         async with live.connected() as client:
             assert (await client.call({"type": "hello"}))["roots"] == [live.root_id]
+
+
+async def test_who_asks_on_and_on_and_never_reads_is_not_heard_any_more_until_they_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.engine.control.outgoing.ANSWERS_BYTES", 10_000)
+    most = 0
+    say = Outgoing.say
+
+    def watched(outgoing: Outgoing, line: bytes) -> None:
+        nonlocal most
+        say(outgoing, line)
+        most = max(most, outgoing.waiting_bytes)
+
+    monkeypatch.setattr(Outgoing, "say", watched)
+    count = 5_000
+    async with (
+        live_host(tmp_path) as live,
+        await trio.open_unix_socket(live.path) as stream,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(stream.send_all, b'{"type":"hello"}\n' * count)
+        async with live.connected() as other:
+            assert (await other.call({"type": "hello"}))["roots"] == [live.root_id]
+        answers = await raw(stream, count)
+    assert len(answers) == count
+    assert 10_000 < most < 12_000
 
 
 # Prompts
