@@ -1,15 +1,12 @@
 """What a root has to stand before its run may end well: gates, and with autonomy its own word that the task is done."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
-
-from store.entries import CustomEntry
 
 DONE = "TASK COMPLETE"
 GATE_MARK = "sapwood.gate"
 CONTINUATION_MARK = "sapwood.continuation"
-GOAL_MARK = "sapwood.goal"
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -56,11 +53,6 @@ class Trial(msgspec.Struct, frozen=True):
     def outdated(self) -> "Trial":
         """After more work: what passed before says nothing any more, and what failed is told."""
         return Trial(0, self.failures, self.continuations)
-
-
-def goal_entry(goal: str, status: Literal["active", "complete", "dropped"]) -> CustomEntry:
-    """How the journal keeps a goal, so that later runs of the session are held to it as well."""
-    return CustomEntry(custom_type=GOAL_MARK, data={"text": goal, "status": status})
 
 
 def says_done(answer: str) -> bool:

@@ -13,7 +13,6 @@ from actors.flusher import Flushing
 from actors.protocol.mail import Command, Stop
 from actors.protocol.model import Model, ModelInfo
 from actors.protocol.supervision import Member, TreeState
-from actors.protocol.trial import goal_entry
 from actors.sink import Sink
 from actors.supervisor import Workshop
 from actors.tree import UNNAMED, Tree
@@ -25,7 +24,7 @@ from orchestrator.engine.instructions import Instructions, context_files
 from orchestrator.engine.job import Job
 from orchestrator.engine.models import Models
 from orchestrator.engine.opening import Ground
-from orchestrator.engine.rows import goal_of, model_of, plant
+from orchestrator.engine.rows import model_of, plant
 from orchestrator.engine.terms import terms_entry, terms_of
 from orchestrator.engine.toolset import all_tools
 from orchestrator.engine.windows import windows
@@ -40,6 +39,7 @@ from store.disk.home import Home
 from store.entries import CustomEntry, ModelChangeEntry, SessionInfoEntry
 from store.errors import BadUsage
 from store.events import AgentSettled, Diagnostic, Event, Place
+from store.goals import goal_entry, goal_of
 from store.repair import Node
 
 CLOSING_S = 2.0
@@ -90,7 +90,7 @@ class Planted:
         sink.watchers += [planted.fold.take, planted.hearing.take]
         stored_model = None if node is None else model_of(node)
         model = planted._checked_model(stored_model)
-        state = planted._state(model, None if node is None else goal_of(node))
+        state = planted._state(model, None if node is None else goal_of(node.records))
         tree = planted.tree = Tree.of(planted._workshop(), state, sink, flusher, sink.clock, job.name or UNNAMED)
         feed.rows = tree.supervisor.directory.rows
         tree.root.tools, tree.root.thinking, tree.root.limits = job.tools, job.thinking, dict(job.budgets)
@@ -236,7 +236,7 @@ class Planted:
         if job.terms is not None and job.terms != terms_of(node.tree.own_records):
             outbox.append(terms_entry(job.terms))
         goal = tree.supervisor.state.autonomy.goal
-        if goal != goal_of(node):
+        if goal != goal_of(node.records):
             outbox.append(goal_entry(goal or "", "active" if goal else "dropped"))
 
     def _tell_repairs(self) -> None:

@@ -7,7 +7,6 @@ import msgspec
 from actors.directory import Row
 from actors.mailbox import Mailbox
 from actors.protocol.supervision import Member
-from actors.protocol.trial import GOAL_MARK
 from actors.run_time import RunTime
 from actors.tree import Tree
 from store.aggregates import aggregates
@@ -17,7 +16,6 @@ from store.entries import (
     MOVES_LEAF,
     ChildSettledEntry,
     ChildSpawnedEntry,
-    CustomEntry,
     Entry,
     ModelChangeEntry,
     RunSettledEntry,
@@ -160,13 +158,3 @@ def model_of(node: Node) -> str | None:
     """`provider/id` of the model that the session uses."""
     model = build_context(node.tree.path()).model
     return None if model is None else f"{model[0]}/{model[1]}"
-
-
-def goal_of(node: Node) -> str | None:
-    """What the session is held to: the goal that was set last, unless it is reached or dropped."""
-    for record in reversed(node.records):
-        body = record.body() if record.type == "custom" else None
-        if isinstance(body, CustomEntry) and body.custom_type == GOAL_MARK and isinstance(body.data, dict):
-            text = body.data.get("text")
-            return text if isinstance(text, str) and body.data.get("status") == "active" else None
-    return None

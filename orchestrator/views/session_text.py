@@ -7,11 +7,13 @@ from orchestrator.views.money import duration, exact_money, money, spent_tokens,
 from orchestrator.views.rows import AgentRow
 from orchestrator.views.signs import guides, plain, signs, title
 from orchestrator.views.text import cells, cut, fit, fit_right, one_line
+from store.goals import goal_of
 from store.ids import short
 from store.repair import Node
 from store.times import unix_s
 
 _NAME_CELLS = 40
+_GOAL_CHARS = 400
 
 
 def session_list(rows: Sequence[AgentRow], now: float, width: int = 80, ascii: bool = False) -> list[str]:
@@ -54,6 +56,7 @@ def session_head(row: AgentRow, node: Node | None, unrepaired: int = 0, ascii: b
     entries = ", ".join(f"{count} {one_line(kind, 60)}" for kind, count in counts.items()) or "none"
     told = row.activity.label if row.activity and row.activity.kind in {"error", "question", "silent"} else ""
     of_window = f" of {tokens(row.context_window)}" if row.context_window else ""
+    goal = goal_of(node.records) if node else None
     crash = f"{unrepaired} that a crash left out of this tree, shown as the next opening will write them"
     lines = {
         "Session": row.session_id,
@@ -61,6 +64,7 @@ def session_head(row: AgentRow, node: Node | None, unrepaired: int = 0, ascii: b
         "Status": f"{row.state.mark(ascii=ascii)} {row.state.word}" + (f": {one_line(told)}" if told else ""),
         "Model": one_line(row.model or "–"),
         "Folder": one_line(row.cwd or "–"),
+        "Goal": one_line(goal, _GOAL_CHARS) if goal else None,
         "Parent": row.parent_session_id,
         "Children": f"{row.descendants} below, {row.working} working" if row.descendants else None,
         "Created": f"{row.created or '–'}, worked {duration(row.elapsed_ms)}",

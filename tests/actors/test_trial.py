@@ -12,8 +12,9 @@ from actors.protocol.limits import Limits
 from actors.protocol.mail import Abort, Prompt, Stop
 from actors.protocol.model import ModelFailure
 from actors.protocol.tools import ToolContext, ToolResult, text_result
-from actors.protocol.trial import CONTINUATION_MARK, DONE, GATE_MARK, GOAL_MARK, AutonomyPolicy, GatePolicy
+from actors.protocol.trial import CONTINUATION_MARK, DONE, GATE_MARK, AutonomyPolicy, GatePolicy
 from actors.testing import ROOT, FunctionTool
+from store.goals import GOAL_MARK
 from tests.actors.stage import (
     Bench,
     Line,

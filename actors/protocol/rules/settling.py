@@ -8,9 +8,10 @@ from actors.protocol.questions import Check, FollowUp, MaySettle, Refuse, Settle
 from actors.protocol.rules.calling import ask_to_call
 from actors.protocol.state import Ending, Queued, Step, TurnState
 from actors.protocol.tools import ToolResult, shown
-from actors.protocol.trial import CONTINUATION_MARK, GateFailure, Trial, goal_entry
+from actors.protocol.trial import CONTINUATION_MARK, GateFailure, Trial
 from store.entries import GateEndEntry, Outcome
 from store.events import GateStart
+from store.goals import goal_entry
 from store.messages import text_of
 
 

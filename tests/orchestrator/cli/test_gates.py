@@ -215,6 +215,7 @@ def test_a_goal_that_is_not_reached_holds_the_next_run_of_the_session_too(desk: 
     model = desk.script(GOES_ON)
     first = desk.run("--mode", "json", "-m", model, "--goal", "ship it", "--max-continuations", "1", "go")
     root = first.events[0]["id"]
+    shown = desk.run("sessions", "show", root)
     second = desk.run("--mode", "json", "-r", root, "once more")
     third = desk.run("--mode", "json", "-r", root, "what was that?")
 
@@ -222,6 +223,7 @@ def test_a_goal_that_is_not_reached_holds_the_next_run_of_the_session_too(desk: 
     assert [done.faults() for done in (first, second, third)] == [[], [], []]
     assert (b"ship it" in first.out, b"sapwood.continuation" in second.out) == (True, True)
     assert b"sapwood.continuation" not in third.out
+    assert [b"Goal:" in done.out for done in (shown, desk.run("sessions", "show", root))] == [True, False]
 
 
 def test_a_goal_can_be_dropped(desk: Desk) -> None:
