@@ -88,6 +88,7 @@ class ClaimedCall:
                 await stack.enter_async_context(self.supervisor.slots.hold(self.row.id))
             await stack.enter_async_context(gate.entered())
             self._is_made = True
+            self.supervisor.call_made(self.claim)
             end = self._end = await model.call(request, hear)
         gate.heard(end if isinstance(end, ModelFailure) else None)
         return end

@@ -18,7 +18,7 @@ from actors.protocol.budgets import Amount, Used
 from actors.protocol.mail import Prompt
 from actors.protocol.model import Model, ModelInfo
 from actors.protocol.questions import Admit, Directive, MaySpawn, Question, StandBy
-from actors.protocol.supervision import Answers, Draw, TreeState, call_ended, decide, disowned, withdrawn
+from actors.protocol.supervision import Answers, Draw, TreeState, call_ended, call_made, decide, disowned, withdrawn
 from actors.protocol.tools import ModelRow, Relative, Spawn, Tool
 from actors.receipts import Ask, Slip
 from actors.sink import Sink
@@ -108,6 +108,11 @@ class Supervisor:
     def has_budget(self, row: Row) -> bool:
         """Whether what this session spends is bounded."""
         return row.id in self.state.budgets.chains
+
+    def call_made(self, claim: int) -> None:
+        """A call that was granted is made now."""
+        if claim:
+            self.state = call_made(self.state, claim)
 
     def call_ended(self, row: Row, claim: int, used: Used | None) -> None:
         """A call that was granted has ended, or was never made (`used` None): what it claimed is free for others."""

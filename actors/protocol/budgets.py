@@ -15,7 +15,7 @@ from store.usage import Price, Usage, pico_usd
 UNKNOWN_OUTPUT = 16_384
 # With less room for its answer no turn is begun while there is something to hand back.
 TURN_OUTPUT = 8_192
-HAND_BACK_OUTPUT = 2_048
+HAND_BACK_OUTPUT = 4_096
 LEAST_OUTPUT = 256
 LIMITS = ("max_cost", "max_tokens", "max_turns")
 # What a child may be given.

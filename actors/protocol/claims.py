@@ -23,11 +23,12 @@ Granted = Go | HandBack | Refuse
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What a call under way may take at the most."""
+    """What a call may take at the most. `is_made`: it is under way."""
 
     session_id: str
     estimate: Estimate
     amount: Amount
+    is_made: bool = False
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -98,6 +99,13 @@ class Budgets(msgspec.Struct, frozen=True):
         held = frozenset[str]().union(*(standing.short for standing in self.standing))
         return self._answered(question, held)
 
+    def made(self, number: int) -> "Budgets":
+        """The call is made now. Only its end lets go of the claim."""
+        if number not in self.claims:
+            return self
+        claims = {**self.claims, number: msgspec.structs.replace(self.claims[number], is_made=True)}
+        return msgspec.structs.replace(self, claims=claims)
+
     def ended(self, session_id: str, number: int, used: Used | None) -> tuple["Budgets", tuple[Answered, ...]]:
         """A call has ended; `used` None: it was never made. And what those are told who stood by."""
         claim = self.claims.get(number)
@@ -111,7 +119,7 @@ class Budgets(msgspec.Struct, frozen=True):
 
     def withdrawn(self, session_id: str) -> tuple["Budgets", tuple[Answered, ...]]:
         """The session wants no call any more, and makes none that it was granted."""
-        unmade = [number for number, claim in self.claims.items() if claim.session_id == session_id]
+        unmade = [n for n, claim in self.claims.items() if claim.session_id == session_id and not claim.is_made]
         standing = tuple(one for one in self.standing if one.question.session_id != session_id)
         if not unmade and len(standing) == len(self.standing):
             return self, ()

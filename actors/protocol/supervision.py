@@ -129,6 +129,11 @@ def _if_full(tree: TreeState, question: MayCall, passes: int) -> Compact | Refus
     return Refuse("context", question.context_tokens, room, question.session_id, reason)
 
 
+def call_made(tree: TreeState, claim: int) -> TreeState:
+    """The call that was granted is made now."""
+    return msgspec.structs.replace(tree, budgets=tree.budgets.made(claim))
+
+
 def call_ended(tree: TreeState, session_id: str, claim: int, used: Used | None) -> tuple[TreeState, Answers]:
     """A call has ended, or was never made (`used` None); and what those are told who stood by for it."""
     budgets, answers = tree.budgets.ended(session_id, claim, used)

@@ -368,6 +368,30 @@ async def test_the_worst_case_of_a_call_that_was_cut_stays_charged_and_no_total_
     assert_sound(tree)
 
 
+async def test_a_call_that_does_not_let_go_when_it_is_aborted_keeps_its_claim_as_it_may_be_billed_for_more(
+    autojump_clock: MockClock,
+) -> None:
+    async def deaf(request: ModelRequest) -> Answer:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(60.0)
+        return "too late"
+
+    parts: dict[str, list[Line]] = {"root": [spawn("a"), wait(), pausing(100.0, "done")], "a": [deaf]}
+    tree = stage(parts, budgets={"max_tokens": 40_000}, max_output=9_000)
+    supervisor = tree.tree.supervisor
+
+    async with playing(tree):
+        await trio.sleep(5.0)
+        supervisor.directory.deliver(row(tree, "a"), Abort("not needed"))
+        await until(lambda: row(tree, "a").outcome, 0.5)
+        assert trio.current_time() < 20.0
+        claimed = [claim.session_id for claim in supervisor.state.budgets.claims.values()]
+        assert row(tree, "a").id in claimed
+
+    budgets = supervisor.state.budgets
+    assert (budgets.claims, budgets.accounts[ROOT].claimed) == ({}, Amount())
+
+
 async def test_a_call_that_is_aborted_before_it_was_sent_is_charged_nothing(autojump_clock: MockClock) -> None:
     parts: dict[str, list[Line]] = {"root": [spawn("a", "b"), wait(), "done"]}
     parts |= {name: [pausing(100.0, "done")] for name in "ab"}

@@ -147,7 +147,7 @@ def test_a_turn_that_hands_back_counts_as_none(turns: int) -> None:
 
     assert isinstance(bid(spent, estimate), Shortage)
     assert bid(spent, estimate, has_said=True) == Bid(
-        HAND_BACK_OUTPUT, estimate.amount(2_048, 0), True, Shortage(spent[0], estimate.amount(TURN_OUTPUT))
+        HAND_BACK_OUTPUT, estimate.amount(HAND_BACK_OUTPUT, 0), True, Shortage(spent[0], estimate.amount(TURN_OUTPUT))
     )
 
 
@@ -271,6 +271,17 @@ def test_who_wants_no_call_any_more_makes_way() -> None:
 
     assert [one.session_id for one in answers] == ["aa"]
     assert budgets.withdrawn("nobody") == (budgets, ())
+
+
+def test_a_call_that_is_under_way_keeps_its_claim_until_it_has_ended_whatever_its_session_wants() -> None:
+    budgets, _ = family(max_tokens=1_500).asked(asking("a"))
+    budgets = budgets.made(1)
+
+    assert budgets.withdrawn("a") == (budgets, ())
+    assert budgets.asked(asking("b"))[1] == StandBy()
+    budgets, _ = budgets.ended("a", 1, Used(Usage(), "cut"))
+    assert budgets.accounts["root"].unreported.tokens == 1_000
+    assert budgets.made(1) == budgets
 
 
 def test_an_unknown_price_is_refused_where_somebody_has_limited_the_cost() -> None:
