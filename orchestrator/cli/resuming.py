@@ -18,6 +18,8 @@ def as_before(home: Home, session_id: str, options: dict[str, Any]) -> dict[str,
         header = read_header(home.fs, home, session_id)
         if header is not None:
             kept["cwd"] = header.cwd
+    if is_given(options["tools"]):
+        kept.pop("no_tools", None)
     if "gates" in kept:
         kept["gates"] = tuple(kept["gates"])
     before = {name: value for name, value in kept.items() if not is_given(options[name])}

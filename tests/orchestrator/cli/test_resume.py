@@ -153,10 +153,10 @@ def test_a_folder_that_is_gone_is_named(desk: Desk, tmp_path: Path) -> None:
     home = Home(desk.home, desk.sessions, RealFs())
 
     with pytest.raises(WrongUsage) as caught:
-        as_before(home, root_id, {"cwd": None})
+        as_before(home, root_id, {"cwd": None, "tools": None})
 
     assert str(caught.value) == f"the folder of session {root_id}, {folder}, is not there any more; name one with -C"
-    assert as_before(home, root_id, {"cwd": "."}) == {"cwd": "."}
+    assert as_before(home, root_id, {"cwd": ".", "tools": None}) == {"cwd": ".", "tools": None}
 
 
 CELL = """
