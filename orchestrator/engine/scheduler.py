@@ -72,14 +72,16 @@ class Scheduler:
         reached, error = None, None
         try:
             reached = self.keeper.reach(schedule.session_id)
+            if reached[0].is_over or _still_waits(*reached, schedule):
+                return
         except NotOurs as not_ours:
             self._not_before[schedule.id] = trio.current_time() + ASK_AGAIN_S
             self._trouble(f"schedule {schedule.id} waits: {not_ours}")
             return
         except (EngineError, StoreError, OSError) as failure:
             error = str(failure)
-        if reached is not None and (reached[0].is_over or _still_waits(*reached, schedule)):
-            return
+        except Exception as bug:  # with one session: the host, and all other trees, go on
+            reached, error = None, f"{type(bug).__name__}: {bug}"
         self._not_before.pop(schedule.id, None)
         for tick in self.schedules.claim(now, lambda each: each.id == schedule.id):
             if reached is None:

@@ -104,7 +104,7 @@ def test_a_gate_that_hangs_is_killed_with_its_group_and_has_failed(desk: Desk) -
 
 def test_the_time_of_the_run_counts_for_its_gates_which_then_have_not_passed(desk: Desk) -> None:
     sleep = marked_sleep()
-    done = desk.run("--mode", "json", "-m", desk.script(SAYS_SO), "--gate", sleep, "--timeout", "1", "go")
+    done = desk.run("--mode", "json", "-m", desk.script(SAYS_SO), "--gate", sleep, "--timeout", "3", "go")
 
     assert (done.status, done.faults(), outcomes(done)) == (3, [], ["timed_out"])
     assert [passed for passed, _ in gates(done)] == [False]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import pytest
 import trio
 
 from actors.clock import Clock
@@ -200,6 +201,27 @@ async def test_a_session_that_is_not_there_fails_its_schedules_and_no_others(tmp
         (failed,) = host.schedules.all()[0]
         assert (failed.id, failed.outcome) == ("0000000a", "failed")
         assert "01a22ae0" in (failed.error or "")
+        assert prompts(root) == ["look 0000000b"]
+
+
+async def test_a_bug_with_one_session_is_not_the_end_of_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with resident(tmp_path) as host:
+        root = host.begin()
+        host.schedule("broken", "in 1m", "0000000a")
+        host.schedule(root.id, "in 1m", "0000000b")
+        reach = Keeper.reach
+
+        def broken(self: Keeper, session_id: str) -> Any:
+            return reach(self, session_id) if session_id == root.id else {}[session_id]
+
+        monkeypatch.setattr(Keeper, "reach", broken)
+        await host.looks(61)
+        await host.rests(root)
+
+        (failed,) = host.schedules.all()[0]
+        assert (failed.id, failed.error) == ("0000000a", "KeyError: 'broken'")
         assert prompts(root) == ["look 0000000b"]
 
 
