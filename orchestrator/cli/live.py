@@ -75,6 +75,7 @@ def _owner(there: list[HostInfo], root_id: str) -> HostInfo | None:
 async def named_live(there: list[HostInfo], name: str) -> tuple[HostInfo, str] | None:
     """A session that is at hand somewhere. Raises WrongUsage where the name could mean several."""
     found: dict[str, HostInfo] = {}
+    called: dict[str, HostInfo] = {}
     for host in there:
         try:
             async with await Client.connect(host.path) as client:
@@ -85,8 +86,11 @@ async def named_live(there: list[HostInfo], name: str) -> tuple[HostInfo, str] |
             session_id = row["sessionId"]
             if session_id == name:
                 return host, session_id
-            if row["name"] == name or session_id.startswith(name) or session_id.endswith(name):
+            if row["name"] == name:
+                called[session_id] = host
+            elif session_id.startswith(name) or session_id.endswith(name):
                 found[session_id] = host
+    found = called or found
     if len(found) > 1:
         raise WrongUsage(f"{name!r} could be {', '.join(sorted(found))}; say more of it")
     return next(((host, session_id) for session_id, host in found.items()), None)

@@ -54,7 +54,8 @@ class Keeper:
         """Until it is to end, or has been of no use to anybody for long."""
         seen = -1
         while not planted.leaving.is_set():
-            if seen == planted.sink.seq and not planted.tree.root.has_task:
+            # A kernel that lives holds what nobody could bring back.
+            if seen == planted.sink.seq and not planted.tree.root.has_task and not len(planted.kernels):
                 return
             seen = planted.sink.seq
             with trio.move_on_after(self.idle_s):

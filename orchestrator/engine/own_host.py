@@ -38,7 +38,7 @@ async def own_host(home: Home, environ: Mapping[str, str]) -> AsyncIterator[Path
         endpoint = Endpoint(Desk(host, keeper=Keeper(host, Jobs(home, environ), outer)), environ)
         async with endpoint.open():
             if endpoint.socket is None:
-                raise EngineError(endpoint.trouble or "there is no socket")
+                raise EngineError(f"this process cannot be the host: {endpoint.trouble}")
             await outer.start(signals.hear, outer.cancel_scope)
             yield endpoint.socket
             for planted in list(host.trees.values()):

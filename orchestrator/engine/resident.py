@@ -36,11 +36,12 @@ LOOK_AGAIN_S = 0.05
 
 @attrs.define(eq=False)
 class Resident:
-    """One per home. `say`: what somebody who looks at its terminal or log reads."""
+    """One per home. `say`: what somebody who looks at its terminal or log reads. `_owed`: roots that were not looked at yet."""
 
     home: Home
     environ: Mapping[str, str]
     say: Callable[[str], None]
+    _owed: list[str] = attrs.field(factory=list)
 
     async def run(self) -> int:
         """Serve until told to end; the exit status. Raises NotOurs where the home has a resident host already; OSError."""
@@ -62,16 +63,17 @@ class Resident:
             keeper = Keeper(host, Jobs(self.home, self.environ), outer, IDLE_S, lambda: self._remember(host))
             endpoint = Endpoint(Desk(host, keeper=keeper), self.environ)
             async with endpoint.open():
-                if endpoint.trouble is not None:
-                    raise EngineError(endpoint.trouble)
                 await outer.start(signals.hear, outer.cancel_scope)
-                self._go_on(keeper)
-                outer.start_soon(Scheduler(keeper, Schedules(self.home), self.say).run)
-                self.say(f"host {os.getpid()} serves {self.home.root}")
-                await host.leaving.wait()
-                self.say(signals.reason or "told to end")
+                if endpoint.socket is not None:
+                    self._go_on(keeper)
+                    outer.start_soon(Scheduler(keeper, Schedules(self.home), self.say).run)
+                    self.say(f"host {os.getpid()} serves {self.home.root}")
+                    await host.leaving.wait()
+                    self.say(signals.reason or "told to end")
                 await host.rested()
             outer.cancel_scope.cancel()
+        if endpoint.socket is None:
+            raise EngineError(f"the resident host has no socket: {endpoint.trouble}")
         return 0 if signals.number is None else 128 + signals.number
 
     # What it had at work when it died
@@ -89,7 +91,7 @@ class Resident:
             self.home.fs.unlink(new) if new.exists() else None
             fd = self.home.fs.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             try:
-                self.home.fs.write(fd, "".join(f"{root_id}\n" for root_id in host.trees).encode())
+                self.home.fs.write(fd, "".join(f"{root_id}\n" for root_id in (*host.trees, *self._owed)).encode())
             finally:
                 self.home.fs.close(fd)
             self.home.fs.rename(new, self._memory)
@@ -111,7 +113,9 @@ class Resident:
 
     def _go_on(self, keeper: Keeper) -> None:
         """Trees that the last resident host left in the middle of something go on where their journals end."""
-        for root_id in self._remembered():
+        self._owed = self._remembered()
+        while self._owed:
+            root_id = self._owed.pop(0)
             try:
                 keeper.go_on(root_id)
             except NothingLeft:

@@ -44,6 +44,9 @@ class Connection:
         except BadRequest as error:
             self.target.say(failure(error.id, error.name, error.code, str(error)))
             return
+        except Exception as error:
+            self.target.say(failure(None, "parse", "internal", f"{type(error).__name__}: {error}"))
+            return
         try:
             if self._open >= MAX_OPEN:
                 raise Refused("busy", f"{MAX_OPEN} commands of this connection wait for their answers already")

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from store.attribution import account
-from tests.orchestrator.engine.processes import Desk, Done, Running, desk_at, living, marked_sleep, until
+from tests.orchestrator.engine.processes import REPOSITORY, Desk, Done, Running, desk_at, living, marked_sleep, until
 
 ECHO = """
 [[reply]]
@@ -105,6 +105,32 @@ def test_two_that_hand_over_at_once_get_one_host(desk: Desk) -> None:
         until_settled(desk, session)
     (host,) = json_of(desk.run("status", "--json"))
     assert set(host["roots"]) == set(sessions)
+
+
+def test_a_host_without_a_place_for_its_socket_says_so(desk: Desk) -> None:
+    (desk.home / "run").mkdir(parents=True)
+    (desk.home / "run").chmod(0o700)
+    (desk.home / "run" / "resident.lock").touch(0o600)
+    long = desk.home / ("deep" * 30)
+    done = desk.run("serve", env={"SAPWOOD_HOME": str(long), "XDG_RUNTIME_DIR": str(desk.home / ("long" * 30))})
+    assert done.status == 1
+    assert "no socket" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_command_of_a_person_sees_no_key_of_the_host(desk: Desk) -> None:
+    canary = "sk-canary-abcdefgh"
+    running = desk.start("serve", env=desk.env(PYTHONPATH=str(REPOSITORY), OPENAI_API_KEY=canary))
+    until(lambda: "serves" in running.err.read_text(), "a host that serves")
+    session = hand_over(desk, ECHO, "hello", "--name", "port")
+    until_settled(desk, session)
+    shown = desk.run("attach", "port", stdin=None, input=b"!env\n")
+    assert b"PATH=" in shown.out
+    told = [desk.run(*words) for words in (("status", "--json"), ("agents", "--json"), ("usage", session, "--json"))]
+    assert canary not in "".join(done.out.decode() + done.err for done in (shown, *told))
+    assert desk.run("shutdown").status == 0
+    running.end()
+    assert canary.encode() not in b"".join(path.read_bytes() for path in desk.home.rglob("*") if path.is_file())
 
 
 def test_a_key_that_the_host_lacks_is_named_before_anything_is_handed_over(desk: Desk) -> None:
