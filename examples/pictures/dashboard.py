@@ -19,6 +19,7 @@ from tests.browser.chromium import Chromium, chromium
 HERE = Path(__file__).parent
 SAPWOOD = Path(sys.executable).with_name("sapwood")
 WORK = '#!/bin/sh\nexec sleep "$1"\n'
+PROMPT = "Port the billing package to API v3. Keep invoices, refunds and webhooks compatible."
 SIZE = (1440, 900)
 
 
@@ -30,11 +31,23 @@ def main() -> None:
         (cwd / "work").write_text(WORK)
         (cwd / "work").chmod(0o755)
         environ = {**os.environ, "SAPWOOD_HOME": str(home)}
+        options = [
+            "-m",
+            "scripted/billing.toml",
+            "--name",
+            "port-billing",
+            "--max-live-children",
+            "64",
+            "--max-cost",
+            "10",
+        ]
         tree = subprocess.Popen(
-            [SAPWOOD, "run", "-q", "-m", "scripted/billing.toml", "--name", "port-billing", "--max-live-children", "64",
-             "Port the billing package to API v3. Keep invoices, refunds and webhooks compatible."],
-            cwd=cwd, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            [SAPWOOD, "run", "-q", *options, PROMPT],
+            cwd=cwd,
+            env=environ,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         shown = subprocess.Popen([SAPWOOD, "dashboard"], cwd=cwd, env=environ, stdout=subprocess.PIPE, text=True)
         try:
             assert shown.stdout is not None

@@ -44,7 +44,10 @@ export class Actions {
   async archive(node) {
     if (this.isOff() || !(await this.#do('archive', node))) return;
     this.#undo = node;
-    const toast = this.toast('Archived.', h('button', { class: 'plain', on: { click: () => this.undo() } }, 'Undo (u)'));
+    const toast = this.toast(
+      'Archived.',
+      h('button', { class: 'plain', on: { click: () => this.undo() } }, 'Undo (u)'),
+    );
     setTimeout(() => {
       if (this.#undo === node) this.#undo = null;
       toast.remove();
@@ -75,7 +78,10 @@ export class Actions {
   }
 
   refused(text) {
-    const toast = this.toast(text, h('button', { class: 'plain', 'aria-label': 'Dismiss', on: { click: () => toast.remove() } }, '✕'));
+    const toast = this.toast(
+      text,
+      h('button', { class: 'plain', 'aria-label': 'Dismiss', on: { click: () => toast.remove() } }, '✕'),
+    );
     toast.classList.add('bad');
     this.voice.say(text);
   }

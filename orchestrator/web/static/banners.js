@@ -15,7 +15,12 @@ export class Banners {
   constructor(box, forest, tryNow) {
     Object.assign(this, { box, forest, tryNow });
     this.lost = h('span', {});
-    this.lostBanner = h('div', { class: 'banner', hidden: true }, this.lost, h('button', { class: 'button', on: { click: tryNow } }, 'Try now'));
+    this.lostBanner = h(
+      'div',
+      { class: 'banner', hidden: true },
+      this.lost,
+      h('button', { class: 'button', on: { click: tryNow } }, 'Try now'),
+    );
     this.others = h('div', {});
     put(box, this.lostBanner, this.others);
   }
@@ -43,7 +48,10 @@ export class Banners {
         .filter(({ row }) => row.word === 'damaged')
         .map(({ row }) => [row.id, damaged(row, this.#readable(row.id)), `sapwood sessions check ${row.name}`]),
     ].filter(([key]) => !this.#dismissed.has(key));
-    put(this.others, found.slice(0, MOST).map((each) => this.#banner(...each)));
+    put(
+      this.others,
+      found.slice(0, MOST).map((each) => this.#banner(...each)),
+    );
   }
 
   /** How many entries of a damaged journal can be read: asked for once, 0 until it is known. */

@@ -14,7 +14,8 @@ export class Composer {
   /** `send(verb, node, text)` resolves to whether it was taken. */
   constructor(send) {
     this.send = send;
-    const mode = (name, label) => h('button', { type: 'button', 'data-mode': name, on: { click: () => this.mode(name) } }, label);
+    const mode = (name, label) =>
+      h('button', { type: 'button', 'data-mode': name, on: { click: () => this.mode(name) } }, label);
     this.modes = [mode('message', 'Follow-up'), mode('steer', 'Steer')];
     this.choice = h('div', { class: 'choice', role: 'group', 'aria-label': 'How it is delivered' }, this.modes);
     this.input = h('input', { autocomplete: 'off' });

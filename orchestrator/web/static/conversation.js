@@ -27,7 +27,10 @@ export class Conversation {
     if (this.id !== id) return;
     this.#entries = page.entries;
     this.#before = page.before;
-    put(this.list, page.entries.length ? page.entries.map(entry) : h('p', { class: 'soft' }, 'Nothing has been said yet.'));
+    put(
+      this.list,
+      page.entries.length ? page.entries.map(entry) : h('p', { class: 'soft' }, 'Nothing has been said yet.'),
+    );
     this.#told();
     this.toEnd();
   }
@@ -133,7 +136,12 @@ export function entry(said) {
   return h(
     'article',
     { class: `entry e-${said.who}`, 'data-entry': said.id },
-    h('div', { class: 'who' }, h('b', { class: 'ell text' }, said.name), h('time', {}, timeOfDay(Date.parse(said.at), false))),
+    h(
+      'div',
+      { class: 'who' },
+      h('b', { class: 'ell text' }, said.name),
+      h('time', {}, timeOfDay(Date.parse(said.at), false)),
+    ),
     h(
       'div',
       { class: 'what' },

@@ -43,7 +43,8 @@ export class Cost {
       this.measure = measure;
       this.draw();
     };
-    const choice = (measure, label) => h('button', { 'aria-pressed': this.measure === measure, on: { click: press(measure) } }, label);
+    const choice = (measure, label) =>
+      h('button', { 'aria-pressed': this.measure === measure, on: { click: press(measure) } }, label);
     put(
       this.box,
       h(
@@ -53,7 +54,12 @@ export class Cost {
         h('span', { class: 'soft' }, `width = ${this.measure === 'usd' ? 'cost' : 'tokens'}`),
         h('span', { class: 'grow' }),
         this.#trail.length > 1 ? h('button', { class: 'button', on: { click: () => this.leave() } }, '⌫ back') : null,
-        h('div', { class: 'choice', role: 'group', 'aria-label': 'Measure' }, choice('usd', 'cost'), choice('tokens', 'tokens')),
+        h(
+          'div',
+          { class: 'choice', role: 'group', 'aria-label': 'Measure' },
+          choice('usd', 'cost'),
+          choice('tokens', 'tokens'),
+        ),
       ),
       chart,
       table(nodes, (id) => this.go(id)),
@@ -100,7 +106,12 @@ function table(nodes, go) {
     const indent = h('span', { class: 'indent', css: { width: `${(node.depth - nodes[0].depth) * 12}px` } });
     return h(
       'tr',
-      { 'data-session': node.sessionId, 'data-total': node.total?.cost.total ?? 0, 'data-own': own?.cost.total ?? 0, 'data-tokens': sum(own) },
+      {
+        'data-session': node.sessionId,
+        'data-total': node.total?.cost.total ?? 0,
+        'data-own': own?.cost.total ?? 0,
+        'data-tokens': sum(own),
+      },
       h('td', { class: 'first' }, indent, name),
       cells.map((cell, at) => h('td', { class: at ? 'num' : '' }, String(cell))),
     );

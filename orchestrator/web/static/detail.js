@@ -26,7 +26,13 @@ export class Detail {
     this.whole = h(
       'div',
       { class: 'whole' },
-      h('div', { class: 'who' }, h('div', { class: 'line' }, this.title, this.state, this.doing), this.buttons, this.facts),
+      h(
+        'div',
+        { class: 'who' },
+        h('div', { class: 'line' }, this.title, this.state, this.doing),
+        this.buttons,
+        this.facts,
+      ),
       this.pane.list,
       this.pane.panel,
       this.composer.element,
@@ -97,7 +103,10 @@ export class Detail {
     };
     const texts = Object.values(facts);
     if (this.facts.children.length !== texts.length) {
-      put(this.facts, Object.keys(facts).map((label) => h('div', {}, h('dd', { class: 'text' }), h('dt', {}, label))));
+      put(
+        this.facts,
+        Object.keys(facts).map((label) => h('div', {}, h('dd', { class: 'text' }), h('dt', {}, label))),
+      );
     }
     texts.forEach((text, at) => say(this.facts.children[at].firstChild, text));
     attr(this.facts.lastChild, 'title', row.model);

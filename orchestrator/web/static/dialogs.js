@@ -51,12 +51,15 @@ function consequences(all, forest) {
   const found = [];
   for (const { row } of all) {
     const state = forest.state(row);
-    if (row.word === 'running' && row.activity?.kind === 'tool') found.push(`${row.name} is in a tool: ${row.activity.label}`);
+    if (row.word === 'running' && row.activity?.kind === 'tool')
+      found.push(`${row.name} is in a tool: ${row.activity.label}`);
     if (queued(row, state.isWorking)) found.push(`${row.queued} queued for ${row.name} stay queued`);
     if (row.word === 'needs input') found.push(`${row.name} is waiting for your answer`);
   }
   const more = found.length - SHOWN;
-  return [...found.slice(0, SHOWN), ...(more > 0 ? [`and ${more} more`] : [])].map((text) => h('li', { class: 'text' }, text));
+  return [...found.slice(0, SHOWN), ...(more > 0 ? [`and ${more} more`] : [])].map((text) =>
+    h('li', { class: 'text' }, text),
+  );
 }
 
 /** One line of text; resolves to it, or to null. */
@@ -76,7 +79,11 @@ export function askForText(title, label, value = '') {
 /** Keys and what they do. */
 export function showKeys(keys) {
   const rows = keys.map(([key, text]) => h('div', {}, h('dt', {}, h('kbd', {}, key)), h('dd', {}, text)));
-  return shown('Keys', [h('dl', { class: 'keys' }, rows)], [h('button', { class: 'button', value: 'no', autofocus: true }, 'Close')]);
+  return shown(
+    'Keys',
+    [h('dl', { class: 'keys' }, rows)],
+    [h('button', { class: 'button', value: 'no', autofocus: true }, 'Close')],
+  );
 }
 
 function shown(title, body, buttons) {

@@ -17,7 +17,8 @@ export function doing(row, now) {
   if (AGED.has(activity.kind) && age !== null && age >= AGED_FROM_S) parts.push(duration(age * 1000));
   if (activity.kind === 'silent' && age !== null) parts.push(`last event ${duration(age * 1000)} ago`);
   const quiet = secondsSince(row.lastEventAt, now);
-  if (row.word === 'running' && OPEN_CALL.has(activity.kind) && quiet >= QUIET_FROM_S) parts.push(`quiet ${duration(quiet * 1000)}`);
+  if (row.word === 'running' && OPEN_CALL.has(activity.kind) && quiet >= QUIET_FROM_S)
+    parts.push(`quiet ${duration(quiet * 1000)}`);
   return parts.filter(Boolean).join(' · ');
 }
 
@@ -44,7 +45,11 @@ export function context(row) {
   if (held === null) return { text: '–', share: null, isHigh: false };
   if (!window) return { text: tokens(held), share: null, isHigh: false };
   const isHigh = held > window - reserve(window);
-  return { text: `${Math.floor((held * 100) / window)}%${isHigh ? '!' : ''}`, share: Math.min(1, held / window), isHigh };
+  return {
+    text: `${Math.floor((held * 100) / window)}%${isHigh ? '!' : ''}`,
+    share: Math.min(1, held / window),
+    isHigh,
+  };
 }
 
 /** The share of a window at which it is summarised, unless configured otherwise. */

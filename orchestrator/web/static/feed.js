@@ -28,11 +28,24 @@ export class Feed {
     this.empty = h('div', { class: 'empty' }, 'No events of these types yet.');
     put(
       box,
-      h('div', { class: 'feedhead' }, h('h2', {}, 'Events'), this.buttons, h('span', { class: 'grow' }), this.scopeButton, this.pauseButton),
+      h(
+        'div',
+        { class: 'feedhead' },
+        h('h2', {}, 'Events'),
+        this.buttons,
+        h('span', { class: 'grow' }),
+        this.scopeButton,
+        this.pauseButton,
+      ),
       this.view,
       this.empty,
     );
-    this.rows = new Windowed(this.view, LINE_PX, () => make(), (element, line) => this.#fill(element, line));
+    this.rows = new Windowed(
+      this.view,
+      LINE_PX,
+      () => make(),
+      (element, line) => this.#fill(element, line),
+    );
     this.view.addEventListener('scroll', () => this.rows.paint(), { passive: true });
     this.view.addEventListener('click', (event) => {
       const id = event.target.closest('.event')?.dataset.session;
@@ -159,7 +172,8 @@ export class Feed {
   }
 }
 
-const slow = (missed) => `↯ gap: ${missed} events missed because this view was slow. Rows were refreshed from a snapshot.`;
+const slow = (missed) =>
+  `↯ gap: ${missed} events missed because this view was slow. Rows were refreshed from a snapshot.`;
 
 /** `The host (pid 5210) ended at 14:13. 9 agents are lost. They can be continued: sapwood run -r port-billing` */
 export function ended(host, forest) {
@@ -172,7 +186,9 @@ export function ended(host, forest) {
 }
 
 function make() {
-  const parts = ['mono soft', 'mono soft num', 'ell text', 'glyph', 'ell text', 'ell text'].map((name) => h('span', { class: name }));
+  const parts = ['mono soft', 'mono soft num', 'ell text', 'glyph', 'ell text', 'ell text'].map((name) =>
+    h('span', { class: name }),
+  );
   const element = h('div', { class: 'event' }, parts);
   element.parts = parts;
   return element;

@@ -79,4 +79,5 @@ const FIELDS = {
 const anywhere = (wanted) => (row, state, now) =>
   `${row.name} ${row.word} ${row.model ?? ''} ${row.id} ${said(row, state, now)}`.toLowerCase().includes(wanted);
 
-const said = (row, state, now) => (state.isWorking && row.queued ? `[${row.queued}q] ${doing(row, now)}` : doing(row, now));
+const said = (row, state, now) =>
+  state.isWorking && row.queued ? `[${row.queued}q] ${doing(row, now)}` : doing(row, now);

@@ -27,7 +27,8 @@ export class Folds {
   /** Open all that hides a node. */
   reveal(node) {
     for (let above = node.parent; above; above = above.parent) this.set(above.row.id, true);
-    for (let each = node; each; each = each.parent) if (each.parent) this.set(groupKey(each.parent, each.row.word), true);
+    for (let each = node; each; each = each.parent)
+      if (each.parent) this.set(groupKey(each.parent, each.row.word), true);
   }
 }
 

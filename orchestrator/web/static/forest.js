@@ -60,7 +60,9 @@ export class Forest {
   }
 
   state(row) {
-    return this.states.get(row.word) ?? { word: row.word, glyph: '?', token: '--idle', isIssue: false, isWorking: false };
+    return (
+      this.states.get(row.word) ?? { word: row.word, glyph: '?', token: '--idle', isIssue: false, isWorking: false }
+    );
   }
 
   root(node) {

@@ -64,7 +64,13 @@ export class Grid {
     attr(this.box, 'aria-colcount', this.#columns.length);
     const items = this.rows?.items ?? [];
     put(this.view);
-    this.rows = new Windowed(this.view, ROW_PX, () => this.#make(), (...given) => this.#fill(...given), () => this.index);
+    this.rows = new Windowed(
+      this.view,
+      ROW_PX,
+      () => this.#make(),
+      (...given) => this.#fill(...given),
+      () => this.index,
+    );
     this.rows.set(items);
     this.rows.paint();
   }
@@ -194,7 +200,10 @@ export class Grid {
     const models = new Set(item.members.map((kid) => lastPart(kid.row.model)));
     this.#figures(p, {
       model: models.size === 1 ? [...models][0] : '',
-      total: money(sum((row) => row.totalUsd), item.members.some((kid) => kid.row.totalIsPart)),
+      total: money(
+        sum((row) => row.totalUsd),
+        item.members.some((kid) => kid.row.totalIsPart),
+      ),
       tokens: tokens(sum((row) => row.totalTokens)),
     });
     this.#context(p, null);
@@ -232,7 +241,19 @@ export class Grid {
   }
 }
 
-const PLAIN = new Set(['model', 'own', 'total', 'tokens', 'ownTokens', 'turns', 'retry', 'queue', 'last', 'time', 'agents']);
+const PLAIN = new Set([
+  'model',
+  'own',
+  'total',
+  'tokens',
+  'ownTokens',
+  'turns',
+  'retry',
+  'queue',
+  'last',
+  'time',
+  'agents',
+]);
 
 /** The nodes of a row that change. */
 function parts(cells) {

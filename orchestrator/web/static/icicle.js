@@ -12,7 +12,11 @@ const SHADES = 5;
 
 /** What a node is measured by: `usd`, or `tokens`. */
 const MEASURES = {
-  usd: { own: (node) => node.own?.cost.total ?? 0, total: (node) => node.total?.cost.total ?? 0, text: (value) => money(value) },
+  usd: {
+    own: (node) => node.own?.cost.total ?? 0,
+    total: (node) => node.total?.cost.total ?? 0,
+    text: (value) => money(value),
+  },
   tokens: { own: (node) => sum(node.own), total: (node) => sum(node.total), text: (value) => tokens(value) },
 };
 
@@ -20,7 +24,7 @@ export const sum = (usage) => (usage ? usage.input + usage.output + usage.cacheR
 const hasUnpriced = (node) => Boolean(node.total?.cost.unpriced?.length);
 
 /** Boxes of the chart: {x, width, level, kind, node, value, count}. `nodes` parents first, the first is the whole. */
-export function boxes(nodes, width, measure = 'usd') {
+function boxes(nodes, width, measure = 'usd') {
   const of = MEASURES[measure];
   const kids = new Map();
   for (const node of nodes.slice(1)) kids.set(node.parent, [...(kids.get(node.parent) ?? []), node]);
@@ -49,7 +53,16 @@ export function boxes(nodes, width, measure = 'usd') {
     }
     const small = below.slice(big.length).filter((kid) => of.total(kid) > 0);
     const rest = small.reduce((total, kid) => total + of.total(kid), 0);
-    if (rest > 0) found.push({ kind: 'rest', node, x: at, width: rest * scale, level: level + 1, value: rest, count: small.length });
+    if (rest > 0)
+      found.push({
+        kind: 'rest',
+        node,
+        x: at,
+        width: rest * scale,
+        level: level + 1,
+        value: rest,
+        count: small.length,
+      });
   }
   if (aside) found.push({ kind: 'unpriced', node: top, x: width - aside, width: aside, level: 0, value: 0 });
   return found;
@@ -63,7 +76,10 @@ export function drawIcicle(box, nodes, { measure = 'usd', enter, levels = LEVELS
   const highest = Math.max(...nodes.map(of.own), 0);
   const depth = Math.max(0, ...all.map((each) => each.level)) + 1;
   box.style.setProperty('height', `${depth * ROW_PX}px`);
-  put(box, all.filter((each) => each.width >= 1).map((each) => element(each, of, highest, enter)));
+  put(
+    box,
+    all.filter((each) => each.width >= 1).map((each) => element(each, of, highest, enter)),
+  );
   box.onkeydown = (event) => step(box, event);
 }
 
@@ -77,7 +93,10 @@ function step(box, event) {
   const row = [...box.children]
     .filter((each) => Number(each.ariaLevel) === level + (levels ?? 0))
     .sort((a, b) => parseFloat(a.style.left) - parseFloat(b.style.left));
-  const near = levels === -1 ? row.filter((each) => parseFloat(each.style.left) <= x + 0.5).at(-1) : row.find((each) => parseFloat(each.style.left) >= x - 0.5);
+  const near =
+    levels === -1
+      ? row.filter((each) => parseFloat(each.style.left) <= x + 0.5).at(-1)
+      : row.find((each) => parseFloat(each.style.left) >= x - 0.5);
   const to = sideways ? row[row.indexOf(from) + sideways] : near;
   if (!to) return;
   event.preventDefault();
@@ -91,7 +110,12 @@ function element(each, of, highest, enter) {
   const name = { node: node.name, own: `${node.name} own`, rest: `+${each.count} smaller`, unpriced: 'price ?' }[kind];
   const models = node.total?.cost.unpriced?.join(', ') ?? '';
   const title = kind === 'unpriced' ? `no price for ${models}: not in the sum` : `${name}: ${of.text(each.value)}`;
-  const short = { node: `${node.name} ${of.text(each.value)}`, own: `own ${of.text(each.value)}`, rest: `+${each.count}`, unpriced: 'price ?' }[kind];
+  const short = {
+    node: `${node.name} ${of.text(each.value)}`,
+    own: `own ${of.text(each.value)}`,
+    rest: `+${each.count}`,
+    unpriced: 'price ?',
+  }[kind];
   const part = h(
     'button',
     {

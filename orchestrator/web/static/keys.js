@@ -30,7 +30,14 @@ export const KEYS = [
 /** Listen. `does`: key → function; `digit(number, isInFeed)`. */
 export function listen(does, digit) {
   addEventListener('keydown', (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector('dialog[open]')) return;
+    if (
+      event.ctrlKey ||
+      event.metaKey ||
+      event.altKey ||
+      event.defaultPrevented ||
+      document.querySelector('dialog[open]')
+    )
+      return;
     const at = event.target;
     if (at.matches('input, textarea, select')) {
       if (event.key === 'Escape') does.Escape(event);

@@ -3,6 +3,7 @@
 import { Actions } from './actions.js';
 import { Banners } from './banners.js';
 import { Clock } from './clock.js';
+import { commands } from './commands.js';
 import { Detail } from './detail.js';
 import { showKeys } from './dialogs.js';
 import { h, say } from './dom.js';
@@ -47,9 +48,14 @@ let isDirty = true;
 
 const isOff = () => connection.is !== 'live';
 const actions = new Actions(forest, $('toasts'), voice, { changed: () => touch(), isOff });
-const top = new TopBar($('top'), { filter: () => refilter(), keys: () => showKeys(KEYS) });
+const top = new TopBar($('top'), { filter: () => layout(), keys: () => showKeys(KEYS) });
 const vitals = new Vitals($('vitals'), (name) => pickChip(name));
-const bar = new Bar($('bar'), { order: (by) => sortBy(by ?? order.by), fold: (depth) => foldTo(depth), columns: () => flipColumns(), ended: () => flipEnded() });
+const bar = new Bar($('bar'), {
+  order: (by) => sortBy(by ?? order.by),
+  fold: (depth) => foldTo(depth),
+  columns: () => flipColumns(),
+  ended: () => flipEnded(),
+});
 const grid = new Grid($('grid'), forest, clock, (id) => actions.pending(id), {
   pick: (key) => selection.select(key, { focus: true }),
   toggle: (key) => selection.toggle(key),
@@ -58,7 +64,13 @@ const grid = new Grid($('grid'), forest, clock, (id) => actions.pending(id), {
 const selection = new Selection({ grid, forest, folds, order }, { layout: () => layout(), settled });
 const feed = new Feed($('feed'), forest, { go, inScope });
 const banners = new Banners($('banners'), forest, () => stream.connect());
-const detail = new Detail($('detail'), { forest, clock, actions, isOff, on: { go, opened, close: () => closeSheet() } });
+const detail = new Detail($('detail'), {
+  forest,
+  clock,
+  actions,
+  isOff,
+  on: { go, opened, close: () => closeSheet() },
+});
 const stream = new Stream(told, connectionChanged);
 
 // --- what the stream tells --------------------------------------------------------------------------------------------
@@ -109,7 +121,8 @@ function connectionChanged(state) {
 
 /** Tell the server what is looked at: deltas come for the open conversation only, and slowly to a hidden page. */
 function look() {
-  if (mirror.reader && !isOff()) post('/api/look', { reader: mirror.reader, openSession, isHidden: document.hidden }).catch(() => {});
+  if (mirror.reader && !isOff())
+    post('/api/look', { reader: mirror.reader, openSession, isHidden: document.hidden }).catch(() => {});
 }
 
 function opened(id) {
@@ -149,7 +162,8 @@ function layout() {
 
 function instead(found, test) {
   if (found.items.length) grid.instead(null);
-  else if (mirror.isLoaded && test) grid.instead(noHit([top.input.value.trim(), chip].filter(Boolean).join(' '), forest.nodes.size));
+  else if (mirror.isLoaded && test)
+    grid.instead(noHit([top.input.value.trim(), chip].filter(Boolean).join(' '), forest.nodes.size));
   else if (mirror.isLoaded) grid.instead(...nothing(endedTrees(), flipEnded));
 }
 
@@ -212,8 +226,13 @@ function pickChip(name) {
   layout();
 }
 
-function refilter() {
-  layout();
+function nextChip() {
+  const names = ['', ...Object.keys(CHIPS)];
+  pickChip(names[(names.indexOf(chip) + 1) % names.length] || chip);
+}
+
+function nextOrder() {
+  sortBy(order.isStale(forest, now()) ? order.by : order.next());
 }
 
 function inScope(id) {
@@ -250,70 +269,8 @@ function back() {
   return selection.focus();
 }
 
-/** Up and down in the tree, or in the events if the keyboard is there. */
-function step(by) {
-  if (feed.view === document.activeElement) feed.move(by);
-  else selection.move(by);
-}
-
-const onNode = (act) => () => {
-  const node = selection.node;
-  if (node && !detail.isReadOnly) act(node);
-};
-
 listen(
-  {
-    j: () => step(1),
-    k: () => step(-1),
-    ArrowDown: () => step(1),
-    ArrowUp: () => step(-1),
-    ArrowRight: () => selection.sideways(true),
-    ArrowLeft: () => selection.sideways(false),
-    Enter: () => {
-      if (feed.view === document.activeElement) return feed.enter();
-      if (grid.items[grid.index]?.group) return selection.toggle(grid.selected);
-      document.body.classList.add('sheet');
-      detail.show(selection.node);
-      return detail.pane.focus();
-    },
-    ' ': () => {
-      document.body.classList.toggle('sheet');
-      detail.show(selection.node);
-    },
-    Escape: () => back(),
-    m: onNode(() => {
-      document.body.classList.add('sheet');
-      detail.show(selection.node);
-      detail.composer.focus('message');
-    }),
-    s: onNode(() => {
-      document.body.classList.add('sheet');
-      detail.show(selection.node);
-      detail.composer.focus('steer');
-    }),
-    x: onNode((node) => actions.end('abort', node)),
-    X: onNode((node) => actions.end('stop', node)),
-    r: onNode((node) => actions.rename(node)),
-    A: onNode((node) => actions.archive(node)),
-    u: () => actions.undo(),
-    '/': () => top.input.focus(),
-    f: () => {
-      const names = ['', ...Object.keys(CHIPS)];
-      const next = names[(names.indexOf(chip) + 1) % names.length];
-      pickChip(next || chip);
-    },
-    n: () => selection.jump(1),
-    N: () => selection.jump(-1),
-    o: () => sortBy(order.isStale(forest, now()) ? order.by : order.next()),
-    e: () => feed.view.focus(),
-    p: () => feed.pause(),
-    w: () => feed.switchScope(),
-    c: () => detail.pane.timeline.showChain(),
-    g: () => selection.move(-Infinity),
-    G: () => selection.move(Infinity),
-    y: onNode((node) => navigator.clipboard?.writeText(node.row.id).then(() => voice.say('Copied the id'))),
-    '?': () => showKeys(KEYS),
-  },
+  commands({ selection, grid, feed, detail, actions, voice, back, nextChip, nextOrder, find: () => top.input.focus() }),
   (digit, isInFeed) => {
     if (isInFeed && digit >= 1 && digit <= TYPES.length) feed.toggle(TYPES[digit - 1]);
     else if (!isInFeed) foldTo(digit);

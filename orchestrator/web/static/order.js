@@ -19,7 +19,8 @@ export class Order {
     this.by = by;
     this.#ranks = new Map();
     if (by === 'spawned') return;
-    for (const siblings of families(forest)) sorted(siblings, by, forest, now).forEach((node, at) => this.#ranks.set(node.row.id, at));
+    for (const siblings of families(forest))
+      sorted(siblings, by, forest, now).forEach((node, at) => this.#ranks.set(node.row.id, at));
   }
 
   /** Siblings as they are shown. Those that came after the sort stand behind, in the order of spawning. */

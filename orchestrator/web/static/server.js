@@ -1,7 +1,9 @@
 // Requests to the dashboard. Each answers with JSON or throws an Error whose text is for people.
 
 export async function get(path, query = {}) {
-  return answer(await fetch(`${path}?${new URLSearchParams(query)}`, { headers: { 'x-sapwood': '1' }, cache: 'no-store' }));
+  return answer(
+    await fetch(`${path}?${new URLSearchParams(query)}`, { headers: { 'x-sapwood': '1' }, cache: 'no-store' }),
+  );
 }
 
 export async function post(path, body) {

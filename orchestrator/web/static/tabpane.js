@@ -25,7 +25,11 @@ export class TabPane {
     this.cost = new Cost({ go });
     this.timeline = this.#newTimeline();
     this.tabs = TABS.map((tab) =>
-      h('button', { role: 'tab', id: `tab-${tab}`, 'aria-controls': 'panel', on: { click: () => this.open(tab) } }, tab),
+      h(
+        'button',
+        { role: 'tab', id: `tab-${tab}`, 'aria-controls': 'panel', on: { click: () => this.open(tab) } },
+        tab,
+      ),
     );
     this.list = h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Views of this agent' }, this.tabs);
     this.list.addEventListener('keydown', (event) => this.#key(event));
@@ -37,7 +41,13 @@ export class TabPane {
   }
 
   #newPanel() {
-    return h('div', { class: 'panel', id: 'panel', role: 'tabpanel', tabindex: 0, 'aria-labelledby': `tab-${this.tab}` });
+    return h('div', {
+      class: 'panel',
+      id: 'panel',
+      role: 'tabpanel',
+      tabindex: 0,
+      'aria-labelledby': `tab-${this.tab}`,
+    });
   }
 
   /** Another agent; null: none. */
@@ -73,7 +83,8 @@ export class TabPane {
     if (this.tab !== 'Conversation') put(panel, inside);
     try {
       await {
-        Overview: () => small.overview(inside, id, { go: this.go, show: (tab) => this.open(tab), timeline: this.#newTimeline() }),
+        Overview: () =>
+          small.overview(inside, id, { go: this.go, show: (tab) => this.open(tab), timeline: this.#newTimeline() }),
         Conversation: () => this.conversation.load(panel, id),
         Tools: () => small.tools(inside, id),
         Timeline: () => this.timeline.load(inside, id),
@@ -109,7 +120,12 @@ export class TabPane {
     const old = this.panel;
     const fresh = this.#newPanel();
     attr(fresh, 'id', null);
-    place(fresh, { visibility: 'hidden', position: 'absolute', width: `${old.clientWidth}px`, height: `${old.clientHeight}px` });
+    place(fresh, {
+      visibility: 'hidden',
+      position: 'absolute',
+      width: `${old.clientWidth}px`,
+      height: `${old.clientHeight}px`,
+    });
     old.after(fresh);
     await this.#load(fresh);
     if (this.panel !== old) {

@@ -13,7 +13,9 @@ export async function tools(box, id) {
   const calls = await detail('tools', id);
   let isByDuration = false;
   const draw = () => {
-    const shown = isByDuration ? calls.toSorted((a, b) => (b.durationMs ?? Infinity) - (a.durationMs ?? Infinity)) : calls;
+    const shown = isByDuration
+      ? calls.toSorted((a, b) => (b.durationMs ?? Infinity) - (a.durationMs ?? Infinity))
+      : calls;
     const flip = () => {
       isByDuration = !isByDuration;
       draw();
@@ -35,8 +37,28 @@ export async function tools(box, id) {
         ? h(
             'table',
             {},
-            h('thead', {}, h('tr', {}, heads.map((head, at) => h('th', { scope: 'col', 'aria-sort': at === 3 && isByDuration ? 'descending' : null }, head)))),
-            h('tbody', {}, shown.map((call) => h('tr', { class: `t-${call.state}` }, cells(call).map((cell) => h('td', {}, cell))))),
+            h(
+              'thead',
+              {},
+              h(
+                'tr',
+                {},
+                heads.map((head, at) =>
+                  h('th', { scope: 'col', 'aria-sort': at === 3 && isByDuration ? 'descending' : null }, head),
+                ),
+              ),
+            ),
+            h(
+              'tbody',
+              {},
+              shown.map((call) =>
+                h(
+                  'tr',
+                  { class: `t-${call.state}` },
+                  cells(call).map((cell) => h('td', {}, cell)),
+                ),
+              ),
+            ),
           )
         : h('p', { class: 'soft' }, 'No tool has been called.'),
     );
@@ -54,9 +76,20 @@ export async function issues(box, id, { forest, go }) {
       h(
         'div',
         { class: 'sectionhead' },
-        h('span', { class: 'state', css: { color: `var(${state.token})` } }, h('span', { class: 'glyph', 'aria-hidden': 'true' }, state.glyph), h('b', {}, issue.word)),
+        h(
+          'span',
+          { class: 'state', css: { color: `var(${state.token})` } },
+          h('span', { class: 'glyph', 'aria-hidden': 'true' }, state.glyph),
+          h('b', {}, issue.word),
+        ),
         h('button', { class: 'link text', on: { click: () => go(issue.sessionId) } }, issue.name),
-        h('span', { class: 'soft' }, [issue.stopReason ? `stop reason ${issue.stopReason}` : '', issue.tries ? `${issue.tries} tries` : ''].filter(Boolean).join(' · ')),
+        h(
+          'span',
+          { class: 'soft' },
+          [issue.stopReason ? `stop reason ${issue.stopReason}` : '', issue.tries ? `${issue.tries} tries` : '']
+            .filter(Boolean)
+            .join(' · '),
+        ),
       ),
       h('pre', { class: 'text' }, issue.text),
     );
@@ -68,7 +101,11 @@ export async function info(box, id) {
   const found = await detail('info', id);
   put(
     box,
-    h('dl', { class: 'info' }, found.facts.map(([label, text]) => h('div', {}, h('dt', {}, label), h('dd', { class: 'text' }, text)))),
+    h(
+      'dl',
+      { class: 'info' },
+      found.facts.map(([label, text]) => h('div', {}, h('dt', {}, label), h('dd', { class: 'text' }, text))),
+    ),
     h('h2', {}, 'Prompt'),
     h('pre', { class: 'text' }, found.prompt || 'none'),
   );
@@ -79,7 +116,12 @@ export async function overview(box, id, { go, show, timeline }) {
   const [costs, page] = await Promise.all([detail('cost', id), detail('conversation', id)]);
   const chart = h('div', { class: 'icicle', role: 'tree', 'aria-label': 'Cost by subtree' });
   const lanes = h('div', {});
-  const head = (text, tab) => h('div', { class: 'sectionhead' }, h('h2', {}, h('button', { class: 'link', on: { click: () => show(tab) } }, text)));
+  const head = (text, tab) =>
+    h(
+      'div',
+      { class: 'sectionhead' },
+      h('h2', {}, h('button', { class: 'link', on: { click: () => show(tab) } }, text)),
+    );
   put(
     box,
     head('Where the money went', 'Cost'),

@@ -9,9 +9,13 @@ const LABEL_PX = 116;
 const MOST_TICKS = 7;
 
 /** Where a moment lies, in pixels of a lane `width` wide. */
-export const scaleOf = (lanes, now, width) => {
+const scaleOf = (lanes, now, width) => {
   const begin = Math.min(...lanes.map((lane) => lane.beginMs));
-  const end = Math.max(...lanes.map((lane) => lane.endMs ?? now), begin + 1000, ...lanes.flatMap((lane) => lane.bars.map((bar) => bar.endMs)));
+  const end = Math.max(
+    ...lanes.map((lane) => lane.endMs ?? now),
+    begin + 1000,
+    ...lanes.flatMap((lane) => lane.bars.map((bar) => bar.endMs)),
+  );
   const perMs = (width - 18) / (end - begin);
   return { begin, end, x: (ms) => (ms - begin) * perMs, width: (ms) => ms * perMs };
 };
@@ -44,8 +48,19 @@ export class Timeline {
     const chain = this.isChainShown ? chainOf(this.found.lanes) : new Set();
     put(
       this.box,
-      h('div', { class: 'legend', 'aria-hidden': 'true' }, ['model', 'tool', 'retry', 'compaction', 'waiting'].map((kind) => h('span', {}, h('i', { class: `b-${kind}` }), kind))),
-      h('div', { class: 'lanes', role: 'list', 'aria-label': 'Timeline' }, lanes.map((lane) => this.#lane(lane, scale, chain)), this.#axis(scale)),
+      h(
+        'div',
+        { class: 'legend', 'aria-hidden': 'true' },
+        ['model', 'tool', 'retry', 'compaction', 'waiting'].map((kind) =>
+          h('span', {}, h('i', { class: `b-${kind}` }), kind),
+        ),
+      ),
+      h(
+        'div',
+        { class: 'lanes', role: 'list', 'aria-label': 'Timeline' },
+        lanes.map((lane) => this.#lane(lane, scale, chain)),
+        this.#axis(scale),
+      ),
       left ? h('p', { class: 'soft' }, `${left} more lanes are not shown.`) : null,
     );
   }
@@ -58,8 +73,21 @@ export class Timeline {
       this.draw();
     };
     const bars = lane.bars.map((bar) => barOf(bar, scale));
-    const spawns = lane.spawns.map((spawn) => h('i', { class: 'spawn', title: `starts ${this.forest.get(spawn.child)?.row.name ?? 'a child'}`, css: { left: `${scale.x(spawn.atMs)}px` } }));
-    const end = lane.endMs === null ? null : h('i', { class: 'end', title: lane.word, css: { left: `${scale.x(lane.endMs)}px`, color: `var(${state.token})` } }, state.glyph);
+    const spawns = lane.spawns.map((spawn) =>
+      h('i', {
+        class: 'spawn',
+        title: `starts ${this.forest.get(spawn.child)?.row.name ?? 'a child'}`,
+        css: { left: `${scale.x(spawn.atMs)}px` },
+      }),
+    );
+    const end =
+      lane.endMs === null
+        ? null
+        : h(
+            'i',
+            { class: 'end', title: lane.word, css: { left: `${scale.x(lane.endMs)}px`, color: `var(${state.token})` } },
+            state.glyph,
+          );
     const label = h(
       'button',
       { class: 'lanelabel', 'aria-expanded': isOpen, on: { click: flip, dblclick: () => this.go(lane.sessionId) } },
@@ -69,7 +97,12 @@ export class Timeline {
     const said = `${lane.name}: ${lane.word}, ${duration((lane.endMs ?? this.clock.now()) - lane.beginMs)}`;
     return h(
       'div',
-      { class: `lane${chain.has(lane.sessionId) ? ' chain' : ''}`, role: 'listitem', 'aria-label': said, 'data-session': lane.sessionId },
+      {
+        class: `lane${chain.has(lane.sessionId) ? ' chain' : ''}`,
+        role: 'listitem',
+        'aria-label': said,
+        'data-session': lane.sessionId,
+      },
       label,
       h('div', { class: 'track' }, bars, spawns, end),
       isOpen ? lane.bars.filter((bar) => bar.kind !== 'waiting').map((bar) => this.#step(bar, scale)) : null,
@@ -87,14 +120,20 @@ export class Timeline {
     const span = scale.end - scale.begin;
     const step = STEPS_MS.find((ms) => span / ms <= MOST_TICKS) ?? span;
     const ticks = [];
-    for (let at = 0; at <= span; at += step) ticks.push(h('span', { css: { left: `${scale.width(at)}px` } }, duration(at)));
+    for (let at = 0; at <= span; at += step)
+      ticks.push(h('span', { css: { left: `${scale.width(at)}px` } }, duration(at)));
     return h('div', { class: 'lane', 'aria-hidden': 'true' }, h('span', {}), h('div', { class: 'axis' }, ticks));
   }
 }
 
 function barOf(bar, scale) {
   const width = scale.width(bar.endMs - bar.startMs);
-  const waited = bar.firstMs === null || bar.firstMs === undefined ? (bar.isOpen ? 100 : 0) : (100 * (bar.firstMs - bar.startMs)) / (bar.endMs - bar.startMs || 1);
+  const waited =
+    bar.firstMs === null || bar.firstMs === undefined
+      ? bar.isOpen
+        ? 100
+        : 0
+      : (100 * (bar.firstMs - bar.startMs)) / (bar.endMs - bar.startMs || 1);
   return h('i', {
     class: `span b-${bar.kind}${bar.isOpen ? ' open' : ''}`,
     title: `${bar.label || bar.kind} · ${took(bar.endMs - bar.startMs)}`,
@@ -104,14 +143,17 @@ function barOf(bar, scale) {
 }
 
 /** The chain that decided the end: from the top, always the child that was the last to end. */
-export function chainOf(lanes) {
+function chainOf(lanes) {
   const kids = new Map();
   for (const lane of lanes) kids.set(lane.parent, [...(kids.get(lane.parent) ?? []), lane]);
   const chain = new Set();
-  for (let lane = lanes[0]; lane; ) {
+  for (let lane = lanes[0]; lane;) {
     chain.add(lane.sessionId);
     const below = kids.get(lane.sessionId) ?? [];
-    lane = below.reduce((last, each) => ((each.endMs ?? Infinity) > (last?.endMs ?? (last ? Infinity : -1)) ? each : last), null);
+    lane = below.reduce(
+      (last, each) => ((each.endMs ?? Infinity) > (last?.endMs ?? (last ? Infinity : -1)) ? each : last),
+      null,
+    );
   }
   return chain;
 }

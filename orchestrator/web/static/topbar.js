@@ -65,7 +65,10 @@ export class TopBar {
     this.pill.classList.toggle('live', state.is === 'live');
     this.pill.classList.toggle('lost', state.is === 'lost');
     const events = rate ? ` · ${counted(rate, 'event')}/s` : '';
-    say(this.pill, { live: `● live${events}`, lost: `○ reconnecting · try ${state.tries}`, new: '○ connecting' }[state.is]);
+    say(
+      this.pill,
+      { live: `● live${events}`, lost: `○ reconnecting · try ${state.tries}`, new: '○ connecting' }[state.is],
+    );
   }
 }
 
@@ -77,7 +80,11 @@ function logo() {
     return element;
   };
   const drawn = svg('svg', { width: 20, height: 20, viewBox: '0 0 20 20', 'aria-hidden': 'true' });
-  for (const [r, x] of [[8.6, 10], [5.6, 10.4], [2.6, 10.8]]) {
+  for (const [r, x] of [
+    [8.6, 10],
+    [5.6, 10.4],
+    [2.6, 10.8],
+  ]) {
     drawn.append(svg('circle', { cx: x, cy: 10, r, fill: 'none', stroke: 'currentColor', 'stroke-width': 2 }));
   }
   return drawn;
@@ -85,11 +92,10 @@ function logo() {
 
 export class Bar {
   constructor(box, { order, fold, columns, ended }) {
-    this.orders = Object.fromEntries(
-      ORDERS.map((by) => [by, h('button', { on: { click: () => order(by) } }, by)]),
-    );
+    this.orders = Object.fromEntries(ORDERS.map((by) => [by, h('button', { on: { click: () => order(by) } }, by)]));
     this.stale = h('button', { class: 'plain', hidden: true, on: { click: () => order(null) } });
-    const depth = (label, to) => h('button', { 'aria-label': `Fold to ${to || 'all'}`, on: { click: () => fold(to) } }, label);
+    const depth = (label, to) =>
+      h('button', { 'aria-label': `Fold to ${to || 'all'}`, on: { click: () => fold(to) } }, label);
     this.wide = h('button', { class: 'button', 'aria-pressed': 'false', on: { click: columns } }, 'More columns');
     this.endedButton = h('button', { class: 'button', hidden: true, on: { click: ended } });
     put(
@@ -99,7 +105,13 @@ export class Bar {
       this.stale,
       h('span', { class: 'grow' }),
       h('span', { class: 'soft' }, 'Fold to'),
-      h('div', { class: 'choice', role: 'group', 'aria-label': 'Fold to' }, depth('1', 1), depth('2', 2), depth('all', 0)),
+      h(
+        'div',
+        { class: 'choice', role: 'group', 'aria-label': 'Fold to' },
+        depth('1', 1),
+        depth('2', 2),
+        depth('all', 0),
+      ),
       this.endedButton,
       this.wide,
     );

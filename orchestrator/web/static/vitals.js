@@ -23,17 +23,30 @@ export class Vitals {
     this.chips = {};
     for (const [chip, [glyph, token]] of Object.entries(LABELS)) {
       const count = h('b', { css: { color: `var(${token})` } }, '0');
-      const button = h('button', { class: 'chip', 'aria-pressed': 'false', on: { click: () => pick(chip) } }, count, ` ${glyph} ${chip}`);
+      const button = h(
+        'button',
+        { class: 'chip', 'aria-pressed': 'false', on: { click: () => pick(chip) } },
+        count,
+        ` ${glyph} ${chip}`,
+      );
       this.chips[chip] = { button, count };
     }
     this.spent = h('span', { class: 'spent' });
     this.noPrice = h('span', { class: 'soft' });
     this.used = h('i', {});
-    this.meter = h('div', { class: 'meter', role: 'meter', 'aria-label': 'Budget', 'aria-valuemin': 0, hidden: true }, this.used);
+    this.meter = h(
+      'div',
+      { class: 'meter', role: 'meter', 'aria-label': 'Budget', 'aria-valuemin': 0, hidden: true },
+      this.used,
+    );
     this.facts = h('dl', { class: 'facts' });
     put(
       box,
-      h('div', { class: 'chips', role: 'group', 'aria-label': 'Filters' }, Object.values(this.chips).map((chip) => chip.button)),
+      h(
+        'div',
+        { class: 'chips', role: 'group', 'aria-label': 'Filters' },
+        Object.values(this.chips).map((chip) => chip.button),
+      ),
       h('div', { class: 'money' }, h('div', { class: 'line' }, this.spent, this.noPrice), this.meter),
       this.facts,
     );
@@ -49,7 +62,8 @@ export class Vitals {
     for (const top of roots) {
       for (const { row } of forest.below(top)) {
         const state = forest.state(row);
-        for (const [chip, test] of Object.entries(CHIPS)) if (test(row, state, now, top.row.totalUsd ?? 0)) counts[chip] += 1;
+        for (const [chip, test] of Object.entries(CHIPS))
+          if (test(row, state, now, top.row.totalUsd ?? 0)) counts[chip] += 1;
       }
     }
     for (const [chip, count] of Object.entries(counts)) say(this.chips[chip].count, String(count));
@@ -73,7 +87,10 @@ export class Vitals {
       [row.descendants ? 'agents' : 'agent']: String(row.descendants + 1),
       elapsed: duration(forest.elapsed(row, now)),
     };
-    put(this.facts, Object.entries(facts).map(([label, text]) => h('div', {}, h('dd', {}, text), h('dt', {}, label))));
+    put(
+      this.facts,
+      Object.entries(facts).map(([label, text]) => h('div', {}, h('dd', {}, text), h('dt', {}, label))),
+    );
   }
 
   /** Dollars that a tree may spend, or null: asked for once. */
@@ -92,7 +109,8 @@ export class Vitals {
   #perMinute(row, now) {
     const samples = this.#samples;
     if (samples.length && samples[0].root !== row.id) samples.length = 0;
-    if (!samples.length || now - samples.at(-1).at >= 1000) samples.push({ root: row.id, at: now, usd: row.totalUsd ?? 0 });
+    if (!samples.length || now - samples.at(-1).at >= 1000)
+      samples.push({ root: row.id, at: now, usd: row.totalUsd ?? 0 });
     while (samples.length > 1 && now - samples[0].at > MINUTE_MS) samples.shift();
     const span = now - samples[0].at;
     return span < 1000 ? 0 : ((row.totalUsd ?? 0) - samples[0].usd) * (MINUTE_MS / Math.max(span, MINUTE_MS));
@@ -100,7 +118,7 @@ export class Vitals {
 }
 
 /** `no price for local/qwen (58k tokens), so ≥ is a lower bound`; the tokens where they can be told apart from priced ones. */
-export function noPrice(row, forest) {
+function noPrice(row, forest) {
   if (!row.totalIsPart) return '';
   const node = forest.get(row.id);
   return row.unpriced

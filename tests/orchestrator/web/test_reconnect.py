@@ -37,11 +37,17 @@ class Proxy:
                     await one.receive_some()
                     await one.send_all(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
                 elif self.mode == "through":
-                    other = await trio.open_tcp_stream("127.0.0.1", self.target)
-                    async with other, trio.open_nursery() as nursery:
-                        nursery.start_soon(self._pump, one, other, nursery.cancel_scope)
-                        nursery.start_soon(self._pump, other, one, nursery.cancel_scope)
+                    await self._join(one)
         self._connections.discard(scope)
+
+    async def _join(self, one: trio.SocketStream) -> None:
+        try:
+            other = await trio.open_tcp_stream("127.0.0.1", self.target)
+        except OSError:  # the dashboard has ended
+            return
+        async with other, trio.open_nursery() as nursery:
+            nursery.start_soon(self._pump, one, other, nursery.cancel_scope)
+            nursery.start_soon(self._pump, other, one, nursery.cancel_scope)
 
     async def _pump(self, source: trio.SocketStream, sink: trio.SocketStream, both: trio.CancelScope) -> None:
         try:
