@@ -22,6 +22,8 @@ from store.disk.home import Home
 from store.entries import MessageEntry
 from store.messages import AssistantMessage, ToolResultMessage, decode_message
 from store.repair import Node, repair_plan, runs
+from store.replay import replay_lines
+from store.stream import check_stream
 from tests.faulty_fs import FaultyFs, PowerLoss
 from tests.orchestrator.engine.rig import Flushes, Rig, home_at, script, sums_of_journals
 from tests.orchestrator.engine.test_crash import IMAGES, check_whole, home_on, is_all
@@ -92,6 +94,7 @@ def check_resumed(rig: Rig, root_id: str, effects: Path) -> Counter[str]:
     assert {session: row.total for session, row in rig.tree.supervisor.directory.rows.items()} == sums_of_journals(
         nodes
     ).total
+    assert check_stream(replay_lines(nodes, root_id)) == []
     lines = lines_of(effects)
     assert len(lines) == len(set(lines)), f"an effect has happened twice: {lines}"
     became = {name: how for node in nodes.values() for name, how in bash_calls(node).items()}
