@@ -11,6 +11,7 @@ from pathlib import Path
 import attrs
 import trio
 
+from orchestrator.engine.control.answers import failure
 from orchestrator.engine.control.connection import Connection
 from orchestrator.engine.control.desk import Desk
 from orchestrator.engine.control.outgoing import Outgoing
@@ -22,6 +23,8 @@ from store.events import Diagnostic
 
 BACKLOG = 64
 RECEIVE_BYTES = 64 << 10
+# Each takes a descriptor, and journals need theirs.
+MAX_CONNECTIONS = 256
 LAST_LINES_S = 1.0
 """So long a host that ends waits for its readers."""
 
@@ -76,8 +79,14 @@ class Endpoint:
         outgoing = Outgoing()
         try:
             async with stream:
-                if is_ours(stream.socket):
-                    await self._talk(stream, outgoing)
+                if not is_ours(stream.socket):
+                    return
+                if len(self._connections) >= MAX_CONNECTIONS:
+                    await stream.send_all(
+                        failure(None, "hello", "busy", f"{MAX_CONNECTIONS} connections are open already")
+                    )
+                    return
+                await self._talk(stream, outgoing)
         except Exception as error:
             self.trouble = f"a connection broke: {type(error).__name__}: {error}"
         finally:

@@ -66,7 +66,8 @@ def places(home: Home) -> list[Place]:
     """All that there are, answered or not. None where the folder is not there."""
     folder = run_folder(home)
     try:
-        names = sorted(home.fs.listdir(folder))
+        # With a dot: not listening yet.
+        names = sorted(name for name in home.fs.listdir(folder) if not name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
         return []
     found = [Place(folder / name) for name in names if name.endswith(_SOCKET)]

@@ -86,6 +86,17 @@ async def test_the_socket_of_a_dead_process_is_taken_away_by_the_next_one(tmp_pa
     assert list(run_folder(home).iterdir()) == []
 
 
+async def test_a_socket_that_does_not_listen_yet_is_left_to_who_makes_it(tmp_path: Path) -> None:
+    home = home_at(tmp_path / "home")
+    place = new_place(home, "0123456789abcdef", {})
+    with socket.socket(socket.AF_UNIX) as sock:
+        being_made = place.socket.with_name(".0123456789abcdef.sock")
+        sock.bind(str(being_made)) if len(str(being_made)) < ADDRESS_BYTES else being_made.touch()
+        assert places(home) == []
+        assert clean(home) == []
+        assert being_made.exists()
+
+
 async def test_nobody_at_the_other_end_is_told_as_such(tmp_path: Path) -> None:
     with pytest.raises(HostGone, match="nobody answers"):
         await Client.connect(tmp_path / "none.sock")
@@ -118,6 +129,23 @@ async def test_a_socket_that_nobody_answers_is_no_host_though_its_number_lives(t
     async with live_host(tmp_path) as live:
         assert [host.host_id for host in await hosts(live.host.home)] == [live.host.id]
         assert not place.socket.exists()
+
+
+async def test_so_many_connections_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoints, "MAX_CONNECTIONS", 2)
+    async with live_host(tmp_path) as live, live.connected() as one:
+        async with live.connected() as two, await trio.open_unix_socket(live.path) as stream:
+            for client in (one, two):
+                await client.call({"type": "hello"})
+            assert b'"code":"busy"' in await stream.receive_some()
+            assert await stream.receive_some() == b""
+        while True:
+            try:
+                async with live.connected() as three:
+                    assert (await three.call({"type": "hello"}))["hostId"] == live.host.id
+                break
+            except HostGone:
+                continue
 
 
 async def test_a_bug_in_one_connection_ends_that_connection_alone(
