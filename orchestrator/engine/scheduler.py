@@ -35,6 +35,7 @@ class Scheduler:
     tell: Callable[[str], None]
     _known: list[Schedule] = attrs.field(factory=list)
     _stamp: int = 0
+    _was_news: bool = False
     _not_before: dict[str, float] = attrs.field(factory=dict)
     _told: str = ""
 
@@ -58,9 +59,11 @@ class Scheduler:
 
     def _due(self, now: float) -> list[Schedule]:
         stamp = self.schedules.stamp()
-        if stamp != self._stamp:
+        is_news = stamp != self._stamp
+        if is_news or self._was_news:
+            # Once more after a change: another one in the same tick of the kernel's clock has the same stamp.
             self._known, troubles = self.schedules.all()
-            self._stamp = stamp
+            self._stamp, self._was_news = stamp, is_news
             if troubles:
                 self._trouble("; ".join(troubles.values()))
         return [each for each in self._known if is_due(each, now)]

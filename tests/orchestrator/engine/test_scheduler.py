@@ -1,5 +1,6 @@
 """Ticks on their way to sessions of a host: taken before they are delivered, once, and never two of one schedule in a queue."""
 
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -175,6 +176,21 @@ async def test_a_busy_session_has_one_tick_of_a_schedule_in_its_queue_however_lo
 
         assert len(prompts(root)) == 3
         assert host.schedules.all()[0][0].claims == 3
+
+
+async def test_two_changes_that_the_clock_of_the_disk_cannot_tell_apart_are_both_seen(tmp_path: Path) -> None:
+    async with resident(tmp_path) as host:
+        root = host.begin()
+        host.schedule(root.id, "in 1m", "0000000a")
+        await host.looks(0)
+        stamp = host.schedules.stamp()
+        host.schedule(root.id, "in 1m", "0000000b")
+        os.utime(host.schedules.folder, ns=(stamp, stamp))
+
+        await host.looks(61)
+        await host.rests(root)
+
+        assert sorted(prompts(root)) == ["look 0000000a", "look 0000000b"]
 
 
 async def test_what_was_to_be_once_is_delivered_once_and_gone(tmp_path: Path) -> None:
