@@ -6,54 +6,7 @@ import attrs
 
 from store.blocks import OpenCall, OpenMessage, as_dict, as_list
 from store.dialects import Dialect
-from store.events import Event
-
-# A summary that a person asks for between two runs is no run, and neither is what it cost.
-_BOOKKEEPING = frozenset(
-    {
-        "child_usage_attributed",
-        "session_state",
-        "agent_status",
-        "diagnostic",
-        "session_info",
-        "model_change",
-        "thinking_level_change",
-        "service_tier_change",
-        "compaction_start",
-        "compaction_end",
-        "usage",
-    }
-)
-_OF_A_RUN = frozenset(
-    {
-        "agent_start",
-        "agent_end",
-        "turn_start",
-        "turn_end",
-        "message_start",
-        "message_update",
-        "message_end",
-        "tool_execution_start",
-        "tool_execution_update",
-        "tool_execution_end",
-        "auto_retry_start",
-        "auto_retry_end",
-        "run_settled",
-        "agent_settled",
-        "child_spawned",
-        "limit_reached",
-        "gate_start",
-        "gate_end",
-    }
-)
-# A child that a person gives to a session at rest: with its end the session's next run begins.
-_BEGIN_A_RUN = frozenset({"agent_start", "run_settled", "child_spawned"})
-KNOWN = frozenset(str(member.__struct_config__.tag) for member in Event.__args__)
-
-
-def _is_bookkeeping(kind: str, event: dict[str, Any]) -> bool:
-    """A message that comes too late is refused: that is told, and begins nothing."""
-    return kind in _BOOKKEEPING or (kind == "agent_message" and event.get("delivery") == "refused")
+from store.kinds import BEGIN_A_RUN, KNOWN, OF_A_RUN, is_bookkeeping
 
 
 class Checker(Protocol):
@@ -112,7 +65,7 @@ class Brackets:
         self.checker.say(rule, text, line)
 
     def take(self, kind: str, event: dict[str, Any], line: int) -> None:
-        if self.owes_retry and kind in _OF_A_RUN and kind != "auto_retry_start":
+        if self.owes_retry and kind in OF_A_RUN and kind != "auto_retry_start":
             self.say("retry", f"{kind} comes before the auto_retry_start that line {self.owes_retry} promised")
             self.owes_retry = 0
         if self.is_settled:
@@ -122,11 +75,11 @@ class Brackets:
             handler(event, line)
 
     def _after_settled(self, kind: str, event: dict[str, Any], line: int) -> None:
-        if kind in _BEGIN_A_RUN:
+        if kind in BEGIN_A_RUN:
             self.is_settled, self.late = False, 0
-        elif kind in _OF_A_RUN and as_dict(event.get("message")).get("role") != "bashExecution":
+        elif kind in OF_A_RUN and as_dict(event.get("message")).get("role") != "bashExecution":
             self.say("after-settled", f"{kind} after agent_settled, with no run between them")
-        elif kind in KNOWN and not _is_bookkeeping(kind, event):
+        elif kind in KNOWN and not is_bookkeeping(kind, event):
             self.late = self.late or line
 
     def _on_agent_start(self, event: dict[str, Any], line: int) -> None:

@@ -14,9 +14,10 @@ from typing import Any
 import attrs
 import msgspec
 
-from store.brackets import KNOWN, Brackets, MessageCount
+from store.brackets import Brackets, MessageCount
 from store.dialects import DIALECTS, Dialect
 from store.events import SHORT_TAGGED, Event
+from store.kinds import KNOWN
 from store.records import well_formed
 
 EXIT_OUTCOMES = {0: {"completed"}, 1: {"completed", "failed", "aborted", "lost"}, 3: {"limit_reached", "timed_out"}}

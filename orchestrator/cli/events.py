@@ -24,9 +24,9 @@ from orchestrator.cli.common import (
 from orchestrator.dialects.projection import Projection, project
 from orchestrator.engine.errors import EngineError, WrongUsage
 from orchestrator.views.text import one_line
-from store.brackets import KNOWN
 from store.dialects import DIALECTS
 from store.forest_stream import ForestChecker
+from store.kinds import KNOWN
 from store.replay import replay_lines
 from store.stream import Finding
 
