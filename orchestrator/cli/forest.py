@@ -74,7 +74,6 @@ class Forest:
             at_rest = self.owners[root_id].state == "dead" and seen.isdisjoint(each.session_id for each in members)
             rows = resting_rows(root_id, members, str(self.home.sessions)) if at_rest else None
             if rows is not None:
-                seen.update(row.session_id for row in rows)
                 yield rows
             else:
                 yield from (tree_rows(stored, now) for stored in self._read(root_id, seen))

@@ -31,16 +31,17 @@ def command(is_all: bool, count: int | None, as_json: bool) -> None:
     home = home_from_env()
     count = (0 if as_json else USUAL) if count is None else count
     forest = Forest.newest(home, count, with_archived=is_all) if count else Forest.of(home)
-    trees = newest_first(forest.rows(now))
-    shown = [rows if is_all else rows[:1] for rows in trees if is_all or rows[0].status != "archived"]
-    rows = [row for tree in shown for row in tree]
+    trees = [rows for rows in newest_first(forest.rows(now)) if is_all or rows[0].status != "archived"]
+    shown = trees[: count or None]
+    older = forest.left_out + len(trees) - len(shown)
+    rows = [row for tree in shown for row in (tree if is_all else tree[:1])]
     if as_json:
         echo_json(rows)
     elif rows:
         ascii = is_ascii()
-        older = plain(f"Older trees: {forest.left_out} · sapwood sessions list --limit 0", ascii=ascii)
+        note = plain(f"Older trees: {older} · sapwood sessions list --limit 0", ascii=ascii)
         table = coloured(session_list(rows, now, terminal_width(160), ascii), rows)
-        echo_lines([*table, older] if forest.left_out else table)
+        echo_lines([*table, note] if older else table)
     elif is_all or not Forest.of(home).families:
         echo_lines(["No sessions are stored yet. Begin with: sapwood demo"])
     else:

@@ -94,7 +94,10 @@ class Catalog:
         return self._used(lambda: self._newest(where, _values(cwd), count))
 
     def newest_trees(self, count: int, *, with_archived: bool) -> tuple[list[Summary], int]:
-        """The sessions of the trees that were written to last, and how many trees there are. Raises OSError."""
+        """The sessions of the trees that were written to last, and how many trees there are. Raises OSError.
+
+        An archived root with an open run may be at work or not, which its owner tells: such trees come on top of `count`.
+        """
         return self._used(lambda: self._refreshed(None)._newest_trees(count, with_archived))
 
     def newest_root(self, cwd: str | None = None) -> Summary | None:
@@ -204,7 +207,9 @@ class Catalog:
     def _newest_trees(self, count: int, with_archived: bool) -> tuple[list[Summary], int]:
         roots = f"SELECT root_id FROM session WHERE folder=? GROUP BY root_id{'' if with_archived else NOT_ARCHIVED}"
         [known] = self._db.execute(f"SELECT count(*) FROM ({roots})", (self._folder,)).fetchone()
-        newest = f"{roots} ORDER BY max(modified) DESC, root_id DESC LIMIT {int(count)}"
+        unsure = "SELECT count(*) FROM session WHERE folder=? AND session_id=root_id AND is_archived AND is_open"
+        [more] = self._db.execute(unsure, (self._folder,)).fetchone()
+        newest = f"{roots} ORDER BY max(modified) DESC, root_id DESC LIMIT {int(count) + more}"
         return self._selected(f" AND root_id IN ({newest})", self._folder), known
 
     # Writing

@@ -317,6 +317,12 @@ def test_a_long_list_is_cut_and_says_so_but_not_for_programs(forest: Forest, run
     assert names() == names("--limit", "0") == ["s2", "s1", "s0"]
     assert names("--limit", "2") == ["s2", "s1"]
     assert names("--limit", "2", "--all") == ["gone", "s2"]
+    busy = forest.root("busy")
+    busy.add(SessionStateEntry(state={"status": "archived"}))
+    busy.prompt("and yet it is at work")
+    assert names("--limit", "1") == names()[:1] == ["s2"]
+    forest.own(busy)
+    assert names("--limit", "1") == names()[:1] == ["busy"]
 
 
 def test_a_list_says_whether_there_is_nothing_or_nothing_but_what_is_archived(forest: Forest, run: Run) -> None:

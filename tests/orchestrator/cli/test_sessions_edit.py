@@ -88,7 +88,11 @@ def test_a_tree_at_rest_is_listed_without_opening_its_journals(forest: Forest, m
 
 
 @pytest.mark.parametrize(
-    "kind", ["alive", "elsewhere", "crashed", "damaged", "headless", "no child", "no root", "forgotten", "empty"]
+    "kind",
+    [
+        *("alive", "elsewhere", "crashed", "damaged", "headless", "no child", "no root", "forgotten", "empty"),
+        *("lost", "unbilled", "nameless"),
+    ],
 )
 def test_what_the_catalog_cannot_tell_is_read(forest: Forest, kind: str) -> None:
     sample(forest)
@@ -107,8 +111,21 @@ def test_what_the_catalog_cannot_tell_is_read(forest: Forest, kind: str) -> None
     elif kind == "no root":
         root.path.unlink()
     elif kind == "forgotten":
-        tax.parent = root
-        tax.forest._session("stray", "/work", root, None).prompt()
+        stray = forest._session("stray", "/work", root, None)
+        stray.uses("test/opus")
+        stray.prompt()
+        stray.settle()
+    elif kind == "lost":
+        root.prompt("again")
+        root.settle("lost")
+    elif kind == "unbilled":
+        tax.is_billed_alone = True
+        tax.prompt("again")
+        tax.answer("More.")
+        tax.settle()
+    elif kind == "nameless":
+        tax.child("never answered").prompt()
+        list(forest.sessions.values())[-1].settle("failed", "no model")
     elif kind == "empty":
         (forest.home.sessions / "empty-one.jsonl").write_bytes(b"")
 
@@ -126,6 +143,33 @@ steps = st.lists(
     ),
     max_size=22,
 )
+
+
+@pytest.mark.parametrize("is_older", [True, False])
+def test_a_session_that_another_root_names_is_listed_once(forest: Forest, is_older: bool) -> None:
+    gone = forest.root("gone") if is_older else None
+    root = forest.root("root")
+    root.prompt()
+    gone = gone or forest.root("gone")
+    child = gone.child("child")
+    child.prompt()
+    gone.path.unlink()
+    root.announce("child", session_id=child.id)
+
+    for trees in (by_catalog(forest), by_journals(forest)):
+        assert [[row.session_id for row in rows] for rows in trees] == [[root.id, child.id]]
+
+
+def test_what_is_left_of_a_tree_without_its_root_hangs_together_whatever_the_ids(forest: Forest) -> None:
+    gone = forest.root("gone")
+    forest.count = 50
+    parent = gone.child("parent")
+    forest.count = 10
+    child = parent.child("child")
+    gone.path.unlink()
+
+    for trees in (by_catalog(forest), by_journals(forest)):
+        assert [[row.session_id for row in rows] for rows in trees] == [[parent.id, child.id]]
 
 
 @settings(deadline=None, max_examples=60)
