@@ -177,7 +177,8 @@ class Holder:
     async def _incarnations(self, *, is_new: bool) -> None:
         """Incarnation after incarnation, until one comes to rest."""
         outbox = self._outbox()
-        state = TurnState(self.row.id, is_root=self.row.parent is None) if is_new else None
+        describer = self.supervisor.state.describer
+        state = TurnState(self.row.id, is_root=self.row.parent is None, describer=describer) if is_new else None
         is_restart = False
         while True:
             try:
@@ -254,6 +255,7 @@ class Holder:
             {child.id for child in row.children if child.is_running} | unheard(row),
             number,
             is_root=row.parent is None,
+            describer=self.supervisor.state.describer,
             in_hand=self._in_hand,
             told_run=row.runs if is_restart else None,
         )

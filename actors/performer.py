@@ -7,6 +7,7 @@ import msgspec
 import trio
 
 from actors.asks import Asks
+from actors.description import Describing
 from actors.directory import Row
 from actors.errands import Errands
 from actors.gate_run import GateRun
@@ -27,6 +28,7 @@ from actors.protocol.effects import (
     Consult,
     Deny,
     Describe,
+    DescribeRun,
     Disown,
     DrainLedger,
     Effect,
@@ -110,7 +112,7 @@ class Performer:
             return (MessageEntry(message=msgspec.Raw(encode(message))), *results)
         if isinstance(effect, Describe):
             messages = sum(record.type == "message" for record in self.outbox.tree.records)
-            status = status_of(self.outbox.answer(effect.run), messages)
+            status = status_of(self.outbox.answer(effect.run), messages, effect.described)
             return () if status is None else (AgentStatusEntry(status=status),)
         return ()
 
@@ -172,6 +174,12 @@ class Performer:
             case Summarise(work, instructions):
                 self._start(
                     work, lambda scope: Summary(self.supervisor, self.row, outbox, work, instructions, scope).run()
+                )
+            case DescribeRun(work, number, model):
+                answer = outbox.answer(number)
+                self._start(
+                    work,
+                    lambda scope: Describing(self.supervisor, self.row, outbox, work, model, answer, scope).run(),
                 )
             case Withdraw():
                 self.supervisor.withdraw(self.row)

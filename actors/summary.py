@@ -8,14 +8,12 @@ import attrs
 import trio
 
 from actors.clock import Clock
-from actors.model_call import ClaimedCall, request_tokens, with_bounds
-from actors.protocol.budgets import estimated
 from actors.protocol.compaction import SUMMARISER, CompactionPolicy, Cut, choose_cut, summary_prompt, summary_windows
 from actors.protocol.mail import Summarised, SummaryFailed
 from actors.protocol.model import ModelFailure, ModelInfo, ModelRequest, ReplyEnd
-from actors.protocol.questions import Directive, Go, MayCall, Refuse
 from actors.protocol.retry import RetryPolicy, retry_delay
 from actors.reply import Reply
+from actors.side_call import SideCall
 from store.entries import CompactionEntry, UsageEntry
 from store.events import Diagnostic
 from store.messages import user_text
@@ -156,44 +154,16 @@ class Summary:
         supervisor, row = self.supervisor, self.row
         model, info = supervisor.workshop.model(row.model)
 
-        async def call(request: ModelRequest, reply: Reply) -> ReplyEnd | ModelFailure:
-            granted = await self._granted(request)
-            if isinstance(granted, Refuse):
-                return ModelFailure("quota", granted.reason)
-            with ClaimedCall(supervisor, row, granted.claim, reply) as claimed:
-                return await claimed.call(model, with_bounds(request, granted.max_output), reply.hear)
-
         return Summariser(
             info,
             (row.id, row.name, row.place.depth),
-            call,
+            SideCall(supervisor, row, model).make,
             supervisor.clock,
             supervisor.state.compaction,
             supervisor.state.retry,
             self.instructions,
             lambda text: self.outbox.publish(Diagnostic(level="info", code="retry", text=text)),
         )
-
-    async def _granted(self, request: ModelRequest) -> Go | Refuse:
-        """Whether the limits of the tree leave room for this call; waits while only the claims of others are in the way."""
-        answered = trio.Event()
-        answers: list[Directive] = []
-
-        def answer(directive: Directive) -> None:
-            answers.append(directive)
-            answered.set()
-
-        estimate = estimated(request.model, request_tokens(request))
-        name = self.row.model
-        self.supervisor.ask(MayCall(self.row.id, None, is_summary=True, model=name, estimate=estimate), answer)
-        try:
-            await answered.wait()
-        except trio.Cancelled:
-            self.supervisor.withdraw(self.row)
-            raise
-        if isinstance(answers[0], Go | Refuse):
-            return answers[0]
-        raise TypeError(f"expected Go or Refuse, found {answers[0]!r}")
 
     def _cut(self, window: int) -> Cut | None:
         path = self.outbox.tree.path()

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from actors.protocol.describing import Description
 from actors.protocol.questions import Admit, Question
 from actors.protocol.tools import Spawn
 from store.entries import (
@@ -220,10 +221,19 @@ class SettleRun(msgspec.Struct, frozen=True):
     error_message: str | None = None
 
 
+class DescribeRun(msgspec.Struct, frozen=True):
+    """Ask `model` what the run has come to; ends in one Described."""
+
+    work: int
+    run: int
+    model: str
+
+
 class Describe(msgspec.Struct, frozen=True):
-    """`agent_status`, if the answer of this run asks for something."""
+    """`agent_status`, if a model has said something of this run, or its answer asks for something."""
 
     run: int
+    described: Description | None = None
 
 
 class RefuseMail(msgspec.Struct, frozen=True):
@@ -265,5 +275,6 @@ Effect = (
     | KeepTime
     | SettleRun
     | Describe
+    | DescribeRun
     | RefuseMail
 )

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from actors.protocol.describing import Description
 from actors.protocol.model import ModelFailure
 from actors.protocol.questions import Directive
 from actors.protocol.tools import FamilyRequest, Spawn, ToolResult
@@ -144,6 +145,14 @@ class ToolEnded(msgspec.Struct, frozen=True, tag="tool_ended"):
     delivers: tuple[str, ...] = ()
 
 
+class Described(msgspec.Struct, frozen=True, tag="described"):
+    """What a model says that the run has come to, or None; and what asking it was billed."""
+
+    work: int
+    description: Description | None = None
+    usage: UsageEntry | None = None
+
+
 class GateEnded(msgspec.Struct, frozen=True, tag="gate_ended"):
     """The gate `work` is done, or was cancelled; it passed unless `result` is an error."""
 
@@ -211,6 +220,7 @@ Signal = (
     | SummaryFailed
     | ToolEnded
     | GateEnded
+    | Described
     | ChildEnded
     | ChildWoken
     | ChildRested

@@ -25,6 +25,7 @@ def restore(
     number: int,
     *,
     is_root: bool,
+    describer: str | None = None,
     in_hand: TurnState | None = None,
     told_run: int | None = None,
 ) -> Step:
@@ -56,6 +57,7 @@ def restore(
     state = TurnState(
         session_id=session_id,
         is_root=is_root,
+        describer=describer,
         phase="ready" if is_open else "idle",
         run=run,
         call=_calls(records),

@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from actors.protocol.describing import Description
 from actors.protocol.effects import AppendEntry, Effect
 from actors.protocol.questions import Refuse
 from actors.protocol.tools import Spawn, notice_id
@@ -25,6 +26,7 @@ Phase = Literal[
     "waiting",  # the loop has ended; children are running
     "settling",  # the supervisor is asked whether the root may settle
     "gating",  # a gate is run
+    "describing",  # a model is asked what the run has come to
     "draining",  # the root waits for the ledger
     "aborting",  # what is open is being ended
     "stopped",  # nothing more will happen
@@ -121,6 +123,7 @@ class TurnState(msgspec.Struct, frozen=True):
     `paused_until`: no call before (Unix seconds), as the journal says. `gate`: the command of the gate that is run.
     `has_said`: an answer came in this run. `short`: the limit that leaves the answer under way less room than the model has;
     `handing_back`: the one that ends the run, after a last turn. `asked_chars`: what the open question counted of what waits.
+    `describer`: the model that is asked what a run has come to, `description`: what it said of the last answer.
     `notes`: messages of a person that are written when no call is open any more.
     """
 
@@ -158,6 +161,8 @@ class TurnState(msgspec.Struct, frozen=True):
     ending: Ending | None = None
     trial: Trial = Trial()
     gate: str | None = None
+    describer: str | None = None
+    description: Description | None = None
     has_said: bool = False
     short: Refuse | None = None
     handing_back: Refuse | None = None

@@ -68,6 +68,7 @@ class TreeState(msgspec.Struct, frozen=True):
     models: frozenset[str] = frozenset()
     compaction: CompactionPolicy = CompactionPolicy()
     fallback_model: str | None = None
+    describer: str | None = None
     waits_for_reset: bool = False
     gates: GatePolicy = GatePolicy()
     autonomy: AutonomyPolicy = AutonomyPolicy()

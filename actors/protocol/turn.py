@@ -13,6 +13,7 @@
     waiting   children                     Emptied: a notice or mail → asking, nobody left → settle
     settling  the supervisor is asked      Directed: Check → gating, FollowUp → asking, Settle, Refuse → draining
     gating    a gate                       GateEnded: passed → ready, failed → settling
+    describing  a model says what it came to  Described → draining, or the end; what came meanwhile → ready
     draining  the ledger                   LedgerDrained → idle
     aborting  what is being cancelled      its signals; when nothing is open → idle or stopped
     stopped   –                            –
@@ -34,6 +35,7 @@ from actors.protocol.mail import (
     ChildRested,
     ChildWoken,
     CompactNow,
+    Described,
     Directed,
     Emptied,
     GateEnded,
@@ -74,6 +76,8 @@ from actors.protocol.rules.ending import (
     abort,
     call_closed,
     closed_if_quiet,
+    described,
+    description_closed,
     end_run,
     gate_closed,
     grace_ended,
@@ -174,11 +178,13 @@ _BY_PHASE: dict[tuple[str, type[Any]], Rule] = {
     ("compacting", Summarised): summarised,
     ("compacting", SummaryFailed): summary_failed,
     ("gating", GateEnded): gate_ended,
+    ("describing", Described): described,
     ("draining", LedgerDrained): ledger_drained,
     ("aborting", ModelEnded): call_closed,
     ("aborting", ModelFailed): call_closed,
     ("aborting", ToolEnded): tool_closed,
     ("aborting", GateEnded): gate_closed,
+    ("aborting", Described): description_closed,
     ("aborting", Summarised): summary_closed,
     ("aborting", SummaryFailed): summary_closed,
     ("aborting", ChildEnded): _last_child_ended,

@@ -80,6 +80,12 @@ class KernelConfig(msgspec.Struct, frozen=True):
     python: str | None = None
 
 
+class StatusConfig(msgspec.Struct, frozen=True):
+    """`model`: who says in a line what a run has come to; None: nobody is asked, only questions are noticed."""
+
+    model: str | None = None
+
+
 class Config(msgspec.Struct, frozen=True):
     """Everything that files can set."""
 
@@ -89,6 +95,7 @@ class Config(msgspec.Struct, frozen=True):
     compaction: CompactionPolicy = CompactionPolicy()
     durability: Durability = "group"
     kernel: KernelConfig = KernelConfig()
+    status: StatusConfig = StatusConfig()
     gates: GatePolicy = GatePolicy()
     autonomous: AutonomyPolicy = AutonomyPolicy()
     providers: dict[str, ProviderConfig] = {}

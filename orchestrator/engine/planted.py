@@ -184,7 +184,7 @@ class Planted:
         job = self.job
         check_models(job, self.models, stored)
         model = named_model(job, self.models, stored)
-        for name in filter(None, (model, job.fallback_model)):
+        for name in filter(None, (model, job.fallback_model, self.models.config.status.model)):
             if "max_cost" in job.budgets and self.models.get(name)[1].price is None:
                 raise WrongUsage(
                     f"--max-cost cannot be kept: the price of {name} is not known. Give it a `cost` in the configuration, "
@@ -203,6 +203,7 @@ class Planted:
             {root_id: Member(0, model)},
             compaction=job.compaction,
             fallback_model=job.fallback_model,
+            describer=self.models.config.status.model,
             waits_for_reset=job.waits_for_reset,
             gates=job.gates,
             autonomy=msgspec.structs.replace(job.autonomy, goal=goal),
@@ -296,5 +297,5 @@ def named_model(job: Job, models: Models, stored: str | None) -> str:
 def check_models(job: Job, models: Models, stored: str | None) -> None:
     """Raises WrongUsage for a model of the job that cannot be called."""
     models.get(named_model(job, models, stored))
-    if job.fallback_model is not None:
-        models.get(job.fallback_model)
+    for name in filter(None, (job.fallback_model, models.config.status.model)):
+        models.get(name)

@@ -41,7 +41,13 @@ def ask_to_call(state: TurnState) -> Step:
     question = state.number + 1
     incoming = incoming_chars(state)
     state = state.with_(
-        phase="asking", number=question, question=question, is_woken=False, short=None, asked_chars=incoming
+        phase="asking",
+        number=question,
+        question=question,
+        is_woken=False,
+        short=None,
+        asked_chars=incoming,
+        description=None,
     )
     may_call = MayCall(
         state.session_id,

@@ -22,6 +22,7 @@ from actors.protocol.effects import (
 )
 from actors.protocol.mail import (
     Abort,
+    Described,
     GateEnded,
     LedgerDrained,
     ModelEnded,
@@ -36,7 +37,8 @@ from actors.protocol.rules.batch import not_run, results, take_result
 from actors.protocol.rules.calling import retry_failed
 from actors.protocol.rules.compacting import failure_effects
 from actors.protocol.rules.delivery import mail_message
-from actors.protocol.rules.settling import ask_to_settle, end_gate
+from actors.protocol.rules.describing import ask_for_description, heard_description, wants_description
+from actors.protocol.rules.settling import ask_to_settle, drain, end_gate
 from actors.protocol.state import Ending, OpenCall, Step, TurnState
 from actors.protocol.tools import text_result
 from actors.protocol.trial import Trial
@@ -59,8 +61,29 @@ def end_run(state: TurnState) -> Step:
     effects += retry
     if state.running:
         return state.with_(phase="waiting"), effects
-    state, closing = ask_to_settle(state) if state.is_root else _settle(state)
+    if state.is_root:
+        state, closing = ask_to_settle(state)
+    else:
+        state, closing = ask_for_description(state) if wants_description(state) else _settle(state)
     return state, [*effects, *closing]
+
+
+def described(state: TurnState, mail: Described, at: float) -> Step:
+    """It is known what the run has come to. Mail that came meanwhile belongs to this run, which then goes on."""
+    if mail.work != state.work:
+        return state, []
+    state, effects = heard_description(state, mail)
+    if state.running or ((state.queue or state.notices) and state.is_woken):
+        return state.with_(phase="waiting" if state.running else "ready"), effects
+    state, closing = drain(state) if state.is_root else _settle(state)
+    return state, [*effects, *closing]
+
+
+def description_closed(state: TurnState, mail: Described, at: float) -> Step:
+    """The call that was cancelled has ended: what it was billed is kept."""
+    if mail.work != state.work:
+        return state, []
+    return _closed(*heard_description(state, mail))
 
 
 def ledger_drained(state: TurnState, mail: LedgerDrained, at: float) -> Step:
@@ -85,7 +108,7 @@ def _settle(state: TurnState) -> Step:
         SettleRun(state.run, ending.outcome, state.is_aborted, ending.stop_reason, ending.error_message),
     ]
     if ending.outcome == "completed":
-        effects.append(Describe(state.run))
+        effects.append(Describe(state.run, state.description))
     state = state.with_(
         phase="stopped" if state.is_stopping else "idle",
         work=None,
@@ -94,6 +117,7 @@ def _settle(state: TurnState) -> Step:
         needs_call=False,
         is_aborted=False,
         ending=None,
+        description=None,
         trial=Trial(),
         has_said=False,
         short=None,
@@ -207,6 +231,8 @@ def grace_ended(state: TurnState, mail: TimerFired, at: float) -> Step:
     if state.compacting is not None:
         effects = failure_effects(state, SummaryFailed(state.work, state.reason, is_aborted=True))
         return _closed(state.with_(work=None, compacting=None), effects)
+    if state.description is not None:
+        return _closed(state.with_(work=None), [])
     if state.gate is not None:
         return _closed(*end_gate(state, text_result(UNFINISHED_GATE, is_error=True), round(TOOL_GRACE_S * 1000)))
     if not state.tools:

@@ -2,10 +2,11 @@
 
 import msgspec
 
-from actors.protocol.effects import AppendEntry, Consult, DrainLedger, PublishEvent, RunGate
+from actors.protocol.effects import AppendEntry, Consult, DrainLedger, Effect, PublishEvent, RunGate
 from actors.protocol.mail import Directed, GateEnded
 from actors.protocol.questions import Check, FollowUp, MaySettle, Refuse, Settle
 from actors.protocol.rules.calling import ask_to_call
+from actors.protocol.rules.describing import ask_for_description, wants_description
 from actors.protocol.state import Ending, Queued, Step, TurnState
 from actors.protocol.tools import ToolResult, shown
 from actors.protocol.trial import CONTINUATION_MARK, GateFailure, Trial
@@ -37,8 +38,11 @@ def directed_settle(state: TurnState, mail: Directed, at: float) -> Step:
     match mail.directive:
         case Settle(goal):
             # What came meanwhile belongs to this run, which then asks again.
-            state, ending = (state.with_(phase="ready"), []) if is_news else drain(state)
-            return state, ending if goal is None else [AppendEntry(goal_entry(goal, "complete")), *ending]
+            achieved: list[Effect] = [] if goal is None else [AppendEntry(goal_entry(goal, "complete"))]
+            if is_news:
+                return state.with_(phase="ready"), achieved
+            state, ending = ask_for_description(state) if wants_description(state) else drain(state)
+            return state, [*achieved, *ending]
         case Check() if is_news:
             # It would look at what is about to change.
             return state.with_(phase="ready"), []

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.protocol.describing import question_in, status_of
+from actors.protocol.describing import Description, description_prompt, question_in, read_description, status_of
 
 ASKING = {
     "Which signing secret should v3 use?": "Which signing secret should v3 use?",
@@ -45,3 +45,34 @@ def test_other_answers_wait_for_nobody(answer: str) -> None:
 def test_any_answer_is_looked_at_and_no_line_grows_long(answer: str) -> None:
     question = question_in(answer + "?")
     assert question is None or len(question) <= 200
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("COMPLETED: the invoices are ported", Description("the invoices are ported", "completed")),
+        ("Sure!\n**NEEDS_INPUT**: which secret?", Description("which secret?", "needs_input")),
+        ("completed: x" + "y" * 500, Description("x" + "y" * 199, "completed")),
+        ("It is completed.", None),
+        ("COMPLETED:", None),
+        ("", None),
+    ],
+)
+def test_a_model_is_believed_only_in_the_form_that_it_was_asked_for(said: str, found: Description | None) -> None:
+    assert read_description(said) == found
+
+
+def test_of_a_long_answer_the_model_is_shown_the_end() -> None:
+    prompt = description_prompt("a" * 100_000 + " the end")
+
+    assert prompt.endswith(" the end\n</answer>")
+    assert len(prompt) < 9_000
+
+
+def test_what_a_model_said_goes_before_the_question() -> None:
+    assert status_of("Which one?", 3, Description("done", "completed")) == {
+        "summary": "done",
+        "taskState": "completed",
+        "basedOnMessageCount": 3,
+    }
+    assert status_of("Which one?", 3, Description()) == status_of("Which one?", 3)
