@@ -1,14 +1,17 @@
 """The dashboard's ports on real things: hosts that are watched, journals in the home, commands to hosts."""
 
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import attrs
+import msgspec
 import trio
 
 from orchestrator.cli.common import known_header, whole_tree
 from orchestrator.cli.stored_trees import StoredTrees
 from orchestrator.engine.errors import EngineError
 from orchestrator.engine.watch import Watch
+from orchestrator.views.doing import Activity
 from orchestrator.views.feed import Feed
 from orchestrator.views.rows import AgentRow
 from orchestrator.views.stored import Stored
@@ -19,6 +22,9 @@ from store.events import Event, MessageUpdate, Tags, TextDelta, TurnStart
 from store.times import unix_s
 
 READERS = 2
+LOOK_S = 1.0
+SILENT_S = 2.0
+"""A connection that was cut is made anew before that."""
 
 
 @attrs.define(eq=False)
@@ -41,7 +47,12 @@ class WatchedForest:
         return self.stored.left_out
 
     def rows(self) -> Sequence[AgentRow]:
-        return self.watch.rows()
+        """What works in a host that does not answer is not known to work."""
+        rows = self.watch.rows()
+        now = time.time()
+        lost = [link for link in self.watch.links.values() if link.state == "lost" and now - link.since >= SILENT_S]
+        silent = {session for link in lost for session in link.fold.sessions}
+        return [_silent(row) if row.session_id in silent and row.state.is_working else row for row in rows]
 
     def show_all(self) -> None:
         self.stored.shows_all = True
@@ -49,7 +60,8 @@ class WatchedForest:
 
     async def news(self) -> AsyncIterator[Sequence[News]]:
         while True:
-            await self.watch.changed()
+            with trio.move_on_after(LOOK_S):
+                await self.watch.changed()
             batch, self._batch = self._batch, []
             yield [*batch, *self._of_hosts()]
 
@@ -84,6 +96,11 @@ class WatchedForest:
         """As its host counts them: the session may be older than this dashboard."""
         folds = [link.fold.sessions.get(session_id) for link in self.watch.links.values()]
         return next((fold.turns or 0 for fold in folds if fold is not None), 0)
+
+
+def _silent(row: AgentRow) -> AgentRow:
+    activity = Activity(kind="silent", label="host does not answer", since=row.last_event_at)
+    return msgspec.structs.replace(row, status="unknown", activity=activity, retry=None, pulse=msgspec.UNSET)
 
 
 @attrs.frozen

@@ -147,6 +147,24 @@ async def test_a_host_that_is_killed_is_told_and_its_agents_are_lost(desk: Desk)
     assert (rows.ended[0]["pid"], rows.ended[0]["rootIds"]) == (run.pid, [found["top"]["id"]])
 
 
+async def test_what_works_in_a_host_that_does_not_answer_is_unknown_and_never_ended(desk: Desk) -> None:
+    shown = await Shown.at(desk)
+    os.mkfifo(desk.folder / "hold")
+    script = SCRIPT.replace("SLEEP_ONE", "true").replace("SLEEP_TWO", "cat hold")
+    run = desk.start("run", "-m", desk.script(script), "--name", "top", "go")
+    async with stream(shown.door) as told:
+        rows = Rows(told)
+        await rows.until(is_working("other"))
+        run.send(signal.SIGSTOP)
+        found = await rows.until(lambda rows: rows["other"]["word"] == "unknown")
+        assert found["other"]["activity"]["label"] == "host does not answer"
+        assert found["other"]["openMs"] is None
+        run.send(signal.SIGCONT)
+        await rows.until(is_working("other"))
+    (desk.folder / "hold").write_text("go on")
+    assert run.end().status == 0
+
+
 async def test_what_is_stored_is_shown_named_and_archived(desk: Desk) -> None:
     script = desk.script('[[reply]]\ntext = "done"\nusage = { input = 10, output = 1 }\n')
     assert desk.run("run", "-m", script, "--name", "before", "go").status == 0
