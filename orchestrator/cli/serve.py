@@ -2,6 +2,7 @@
 
 import os
 import sys
+from typing import Any
 
 import click
 import trio
@@ -12,7 +13,7 @@ from orchestrator.engine.errors import EngineError
 from orchestrator.engine.host import hosting
 from orchestrator.engine.resident import Resident, ended, resident_of
 from orchestrator.engine.stdout import hold_standard_descriptors
-from orchestrator.views.text import one_line, safe_lines
+from orchestrator.views.text import count, one_line, safe_lines
 from store.disk.home import Home
 from store.ids import short
 
@@ -55,20 +56,18 @@ def status(as_json: bool) -> None:
     if as_json:
         echo_json(found)
         return
-    lines = [_line(host) for host in found] or ["No host is running.", "sapwood serve    or    sapwood run --detach …"]
-    echo_lines(one_line(line) for line in lines)
+    echo_lines(map(_line, found) if found else ["No host is running.", "sapwood serve    or    sapwood run --detach …"])
 
 
-def _line(host: dict[str, object]) -> str:
+def _line(host: dict[str, Any]) -> str:
     kind = "resident" if host["resident"] else "run"
-    working = f"{host['working']} of {host['sessions']} sessions at work"
-    roots = host["roots"]
-    names = ", ".join(short(root) for root in roots) if isinstance(roots, list) else ""
-    return f"{kind:<8}  pid {host['pid']:<8}  {working:<28}  {names}"
+    working = f"{host['working']} of {count(host['sessions'], 'session')} at work"
+    names = ", ".join(one_line(name, 40) for name in host["names"])
+    return f"{kind:<8}  pid {host['pid']:<8}  {working:<26}  {names}".rstrip()
 
 
-async def _seen(found: list[HostInfo]) -> list[dict[str, object]]:
-    shown: list[dict[str, object]] = []
+async def _seen(found: list[HostInfo]) -> list[dict[str, Any]]:
+    shown: list[dict[str, Any]] = []
     for host in found:
         try:
             async with await Client.connect(host.path) as client:
@@ -83,6 +82,7 @@ async def _seen(found: list[HostInfo]) -> list[dict[str, object]]:
                 "resident": host.is_resident,
                 "path": str(host.path),
                 "roots": list(host.roots),
+                "names": [row["name"] or short(row["sessionId"]) for row in rows if row["depth"] == 0],
                 "sessions": len(rows),
                 "working": sum(row["status"] not in {"idle", "archived"} for row in rows),
             }
