@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 import click
+import msgspec
 from click.core import ParameterSource
 
 from orchestrator.cli.common import echo_json, echo_lines
@@ -30,7 +31,9 @@ _TRIAL = {
     "goal": "goal",
 }
 # What it can be told of a new tree besides.
-_OF_NEW = frozenset({"name", "model", "provider", "thinking", "tools", "no_tools", "max_cost", "max_tokens", "timeout"})
+_OF_NEW = frozenset(
+    {"tree", "name", "model", "provider", "thinking", "tools", "no_tools", "max_cost", "max_tokens", "timeout"}
+)
 
 
 def detach(job: Job, home: Home, options: dict[str, Any]) -> None:
@@ -74,6 +77,7 @@ async def _handed_over(job: Job, home: Home, options: dict[str, Any]) -> str:
         "model": job.model,
         "thinking": job.thinking,
         "tools": job.tools,
+        "tree": None if job.tree is None else msgspec.to_builtins(job.tree),
         "limits": {**limits, **job.budgets},
         **{member: options[name] for name, member in _TRIAL.items()},
     }

@@ -7,10 +7,11 @@ from typing import Any
 import attrs
 
 from orchestrator.engine.config import Config, load_config
+from orchestrator.engine.declared.plan import TreePlan
 from orchestrator.engine.errors import WrongUsage
 from orchestrator.engine.job import Job
 from orchestrator.engine.models import Models
-from orchestrator.engine.terms import terms_given, terms_kept, under
+from orchestrator.engine.terms import is_given, terms_given, terms_kept, under
 from store.disk.forest import read_header
 from store.disk.home import Home
 
@@ -46,10 +47,16 @@ class Jobs:
         tools: tuple[str, ...] | None = None,
         limits: Mapping[str, float] | None = None,
         trial: Mapping[str, Any] | None = None,
+        tree: TreePlan | None = None,
     ) -> tuple[Job, Models]:
-        """A new tree. `limits`, and `trial` of gates, autonomy and goal, as the options of `run` name them. Raises WrongUsage."""
+        """A new tree, declared or not. Raises WrongUsage.
+
+        `limits`, and `trial` of gates, autonomy and goal, as the options of `run` name them; they win over those of `tree`.
+        """
         config, models = self._models(cwd)
-        named = model or self.environ.get("SAPWOOD_MODEL") or config.model
+        declared = {} if tree is None else tree.options()
+        name, thinking = name or declared.get("name"), thinking or declared.get("thinking")
+        named = model or declared.get("model") or self.environ.get("SAPWOOD_MODEL") or config.model
         if named is None:
             raise WrongUsage(models.nothing_named())
         named, thinking = models.chosen(named, None, thinking, has_stored=False)
@@ -61,7 +68,11 @@ class Jobs:
         terms: dict[str, Any] = {each: int(amount) if each in _COUNTS else amount for each, amount in given.items()}
         terms |= {"timeout": terms.pop("timeout_s", None), "tools": None if tools is None else ",".join(tools)}
         terms |= {"no_tools": tools == (), "thinking": thinking, **(trial or {})}
-        return self._job(cwd, config, terms, model=named, thinking=thinking, name=name), models
+        terms = declared | {each: value for each, value in terms.items() if is_given(value)}
+        for node in () if tree is None else tree.nodes():
+            if node.model is not None:
+                models.get(node.model)
+        return self._job(cwd, config, terms, model=named, thinking=thinking, name=name, tree=tree), models
 
     def _models(self, folder: Path) -> tuple[Config, Models]:
         if not folder.is_dir():

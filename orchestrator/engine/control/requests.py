@@ -121,6 +121,7 @@ class Spawn(Command, frozen=True, kw_only=True, tag="spawn"):
     """A child of the session; or, with `cwd` and no session, a new root that works there.
 
     `limits`: for a child `max_cost`, `max_tokens`, `max_turns`, `timeout_s`; for a root also the counts that `run` has options for.
+    `tree`: what a tree file holds, for a new root.
     From `gates` on: what a new root has to stand before its runs may end well; null: as configured.
     """
 
@@ -131,6 +132,7 @@ class Spawn(Command, frozen=True, kw_only=True, tag="spawn"):
     tools: tuple[str, ...] | None = None
     limits: dict[str, Annotated[float, msgspec.Meta(gt=0)]] = {}
     cwd: str | None = None
+    tree: dict[str, Any] | None = None
     gates: tuple[str, ...] = ()
     gate_retries: Annotated[int, msgspec.Meta(ge=0)] | None = None
     gate_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=86400)] | None = None

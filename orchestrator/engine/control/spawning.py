@@ -12,6 +12,7 @@ from actors.receipts import Ask
 from orchestrator.engine.control import requests
 from orchestrator.engine.control.answers import Data, Refused
 from orchestrator.engine.control.mailing import Mailing
+from orchestrator.engine.declared.plan import plan_of
 from orchestrator.engine.errors import EngineError, NoKey
 from orchestrator.engine.keeper import Keeper
 from orchestrator.engine.planted import Planted
@@ -24,6 +25,8 @@ def spawn_child(planted: Planted, row: Row, command: requests.Spawn) -> Callable
     _check_limits(command.limits)
     if command.trial:
         raise Refused("wrong_shape", f"a child has no {', '.join(command.trial)}: only a root is held to that")
+    if command.tree is not None:
+        raise Refused("wrong_shape", "a tree is declared for a new root: expected cwd, and no session")
     request = Spawn(
         command.prompt,
         command.name,
@@ -64,6 +67,7 @@ def spawn_root(keeper: Keeper, command: requests.Spawn) -> Callable[[], Awaitabl
             tools=_tools(command.tools),
             limits=command.limits,
             trial=command.trial,
+            tree=None if command.tree is None else plan_of(command.tree, "tree"),
         )
     except NoKey as error:
         raise Refused("no_key", str(error)) from error
