@@ -9,7 +9,6 @@ import trio
 from actors.directory import Row
 from actors.protocol.mail import Prompt
 from actors.protocol.restore import delivered
-from actors.receipts import Slip
 from orchestrator.engine.control.answers import Refused
 from orchestrator.engine.control.mailing import Mailing
 from orchestrator.engine.control.reading import entry_tree
@@ -44,16 +43,19 @@ class Scheduler:
         leaving = self.keeper.host.leaving
         async with trio.open_nursery() as nursery:
             while not leaving.is_set():
-                self.look(nursery)
+                await self.look(nursery)
                 with trio.move_on_after(LOOK_AGAIN_S):
                     await leaving.wait()
 
-    def look(self, nursery: trio.Nursery) -> None:
-        """Take what is due now and bring it to its sessions; `nursery` waits for the receipts."""
+    async def look(self, nursery: trio.Nursery) -> None:
+        """Take what is due now, and bring each tick to its session by a task of its own. Flushes are waited for in a thread."""
         now = self.keeper.host.clock.now()
         try:
-            for schedule in self._due(now):
-                self._take(schedule, now, nursery)
+            ids = {schedule.id for schedule in self._due(now) if self._may(schedule)}
+            if not ids:
+                return
+            for tick in await trio.to_thread.run_sync(self.schedules.claim, now, lambda each: each.id in ids):
+                nursery.start_soon(self._bring, tick)
         except (OSError, StoreError) as error:
             self._trouble(f"schedules cannot be looked at: {error}")
 
@@ -68,44 +70,49 @@ class Scheduler:
                 self._trouble("; ".join(troubles.values()))
         return [each for each in self._known if is_due(each, now)]
 
-    def _take(self, schedule: Schedule, now: float, nursery: trio.Nursery) -> None:
-        """A tick is taken when it can be delivered, or never will be: until then it waits, and those behind it are one with it."""
+    def _may(self, schedule: Schedule) -> bool:
+        """Whether its tick can be delivered, or never will be: until then it waits, and those behind it are one with it."""
         if trio.current_time() < self._not_before.get(schedule.id, -math.inf):
-            return
-        reached, error = None, None
-        try:
-            reached = self.keeper.reach(schedule.session_id)
-            if reached[0].is_over or _still_waits(*reached, schedule):
-                return
-        except NotOurs as not_ours:
-            self._not_before[schedule.id] = trio.current_time() + ASK_AGAIN_S
-            self._trouble(f"schedule {schedule.id} waits: {not_ours}")
-            return
-        except (EngineError, StoreError, OSError) as failure:
-            error = str(failure)
-        except Exception as bug:  # with one session: the host, and all other trees, go on
-            reached, error = None, f"{type(bug).__name__}: {bug}"
+            return False
         self._not_before.pop(schedule.id, None)
-        for tick in self.schedules.claim(now, lambda each: each.id == schedule.id):
-            if reached is None:
-                self.schedules.end(tick, error)
-            else:
-                mailing = Mailing(*reached)
-                slip = mailing.expect(tick.id)
-                mailing.deliver(Prompt(tick.id, schedule.prompt, schedule.mode))
-                nursery.start_soon(self._confirm, tick, mailing, slip)
+        try:
+            planted, row = self.keeper.reach(schedule.session_id)
+            return not planted.is_over and not _still_waits(planted, row, schedule)
+        except NotOurs as error:
+            self._not_before[schedule.id] = trio.current_time() + ASK_AGAIN_S
+            self._trouble(f"schedule {schedule.id} waits: {error}")
+            return False
+        except Exception:  # whatever it is, it is told as what became of the tick
+            return True
 
-    async def _confirm(self, tick: Tick, mailing: Mailing, slip: Slip) -> None:
-        """Note what became of it."""
-        error = None
+    async def _bring(self, tick: Tick) -> None:
+        error = await self._delivered(tick)
         try:
-            await mailing.receipt(tick.id, slip)
-        except Refused as refused:
-            error = str(refused)
-        try:
-            self.schedules.end(tick, error)
+            await trio.to_thread.run_sync(self.schedules.end, tick, error)
         except (OSError, StoreError) as failure:
             self._trouble(f"what became of schedule {tick.schedule.id} could not be noted: {failure}")
+
+    async def _delivered(self, tick: Tick) -> str | None:
+        """Why it was not; None: the session has it. A bug with one session is not the end of the host."""
+        try:
+            mailing = await self._at_hand(tick.schedule.session_id)
+            slip = mailing.expect(tick.id)
+            mailing.deliver(Prompt(tick.id, tick.schedule.prompt, tick.schedule.mode))
+            await mailing.receipt(tick.id, slip)
+        except (Refused, EngineError, StoreError, OSError) as error:
+            return str(error)
+        except Exception as bug:
+            return f"{type(bug).__name__}: {bug}"
+        return None
+
+    async def _at_hand(self, session_id: str) -> Mailing:
+        """The way to a session. A tree that is just let go of is opened again when that is done. Raises Refused; as `reach`."""
+        while not self.keeper.host.leaving.is_set():
+            planted, row = self.keeper.reach(session_id)
+            if not planted.is_over:
+                return Mailing(planted, row)
+            await trio.sleep(LOOK_AGAIN_S / 10)
+        raise Refused("not_running", "its host was just ending")
 
     def _trouble(self, text: str) -> None:
         if text != self._told:

@@ -70,7 +70,7 @@ class Resident:
     async def looks(self, later_s: float) -> None:
         """Let time pass, look, and wait until what was taken is noted."""
         self.now[0] += later_s
-        self.scheduler.look(self.nursery)
+        await self.scheduler.look(self.nursery)
         await until(lambda: all(not each.claims or each.outcome for each in self.schedules.all()[0]))
 
     async def rests(self, row: Row) -> None:
@@ -220,6 +220,18 @@ async def test_a_session_that_is_not_there_fails_its_schedules_and_no_others(tmp
         assert prompts(root) == ["look 0000000b"]
 
 
+async def test_a_host_that_is_ending_opens_no_tree_any_more(tmp_path: Path) -> None:
+    async with resident(tmp_path) as host:
+        root = host.begin()
+        host.schedule(root.id, "in 1m")
+        (tick,) = host.schedules.claim(NOW + 61, lambda schedule: True)
+        host.keeper.host.leave("told to end")
+
+        await host.scheduler._bring(tick)
+
+        assert host.schedules.all()[0][0].error == "its host was just ending"
+
+
 async def test_a_bug_with_one_session_is_not_the_end_of_the_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,7 +317,7 @@ async def test_a_tick_for_a_tree_that_is_just_let_go_of_waits_until_it_can_be_op
 
         host.now[0] += 600
         if host.keeper.host.find(root.id) is found:
-            host.scheduler.look(host.nursery)
+            await host.scheduler.look(host.nursery)
             assert host.schedules.all()[0][0].claims == 0
         await until(lambda: host.keeper.host.find(root.id) is None)
         await host.looks(1)
