@@ -121,6 +121,13 @@ def test_an_entry_with_raw_newlines_in_it_is_one_entry(case: str) -> None:
     assert all(b"\n" not in record.raw for record in legacy.records)
 
 
+def test_a_bad_line_behind_an_entry_with_raw_newlines_is_told() -> None:
+    legacy = read(HEADER, A, entry("b", "a", "1 2").replace(" ", "\n\n"), "junk", C)
+
+    assert ids(legacy) == ["a", "b", "c"]
+    assert skips(legacy) == [6]
+
+
 def test_an_entry_that_never_ends_swallows_no_later_one() -> None:
     legacy = read(HEADER, A, '{"type":"message","id":"b","text":"one', "two", B, C)
 

@@ -535,6 +535,24 @@ def test_an_attribution_names_key_way_and_reason() -> None:
     assert root.aggregate_usage == usage_of(CENT + CENT, total_tokens=3)
 
 
+def test_of_sessions_that_go_on_nothing_is_over_and_all_is_counted() -> None:
+    nodes = nodes_of(
+        node(
+            ROOT, user(), answer(CENT, "c1", "c2", stop="toolUse"), spawned("child-00", "c1"), spawned("child-01", "c2")
+        ),
+        node("child-00", user(), answer(CENT, "x", stop="toolUse"), parent=ROOT),
+        node("child-01", user(), answer(text="Done."), settled(), parent=ROOT),
+    )
+
+    plan = repair_plan(nodes, ROOT, {ROOT, "child-00"})
+
+    assert sorted((fix.session_id, type(fix.body).__name__) for fix in plan) == [
+        (ROOT, "ChildSettledEntry"),
+        (ROOT, "ChildUsageAttributedEntry"),
+    ]
+    assert {getattr(fix.body, "child_session_id", None) for fix in plan} == {"child-00", "child-01"}
+
+
 def test_of_answers_with_one_call_id_the_one_before_the_spawn_admitted_the_child() -> None:
     first, again = answer(CENT, "c1"), answer(CENT, "c1")
     one = node(
