@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from tests.bench import child, command, folding, idle, lines, mail, store, streams, trees, views, watchers
+from tests.bench import child, command, dashboard, folding, idle, lines, mail, store, streams, trees, views, watchers
 from tests.bench.harness import Row, table
 
 CASES: dict[str, Callable[[int], list[Row]]] = {
@@ -35,6 +35,7 @@ CASES: dict[str, Callable[[int], list[Row]]] = {
     "G2": trees.g2,
     "G3": watchers.g3,
     "H1": views.h1,
+    "H2": dashboard.h2,
 }
 ROUNDS, QUICK_ROUNDS = 7, 3
 
