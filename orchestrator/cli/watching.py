@@ -185,6 +185,8 @@ class View:
             case effects.Examine(session_id):
                 self._wanted = session_id
                 self._examine.set()
+            case effects.TryNow():
+                self.watch.try_now()
             case effects.ShowEnded(is_wanted):
                 self.stored.shows_all = is_wanted
                 self.watch.read_again()

@@ -1,6 +1,6 @@
 """The rows of trees out of their events: what they are doing while they run, or as they are replayed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import attrs
 import msgspec
@@ -147,11 +147,3 @@ class LiveTree:
             order.append(session)
             stack += reversed(session.children)
         return order
-
-
-def replayed(lines: Iterable[bytes]) -> LiveTree:
-    """The fold of a stream."""
-    fold = LiveTree()
-    for line in lines:
-        fold.take_line(line)
-    return fold

@@ -1,6 +1,6 @@
 """One row per session: what lists, trees, the dashboard and `--json` show of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -204,7 +204,3 @@ def _outcome(found: Summary, status: Status) -> str | None:
     if status == "lost":
         return "lost"
     return None if found.is_open or status == "waiting" else found.outcome
-
-
-def by_id(rows: list[AgentRow]) -> Mapping[str, AgentRow]:
-    return {row.session_id: row for row in rows}

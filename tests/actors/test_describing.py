@@ -11,7 +11,8 @@ from trio.testing import MockClock
 from actors.protocol.mail import Abort, Prompt
 from actors.protocol.model import ModelFailure, ModelInfo, ModelRequest
 from actors.testing import ROOT, FunctionModel
-from orchestrator.views.live import replayed
+from orchestrator.views.live import LiveTree
+from orchestrator.views.rows import AgentRow
 from store.usage import Price
 from tests.actors.stage import (
     Answer,
@@ -31,6 +32,14 @@ from tests.actors.stage import (
 )
 
 
+def rows(tree: Bench) -> list[AgentRow]:
+    """What a watcher of the stream sees."""
+    fold = LiveTree()
+    for line in tree.outlet.lines:
+        fold.take_line(line)
+    return fold.rows()
+
+
 def kinds(tree: Bench) -> list[str]:
     return [str(event["type"]) for event in tree.events() if event.get("sessionId") == ROOT]
 
@@ -48,7 +57,7 @@ async def test_a_question_at_the_end_is_written_behind_the_end_of_the_run(autoju
     }
     assert kinds(tree)[-2:] == ["agent_settled", "agent_status"]
     assert_sound(tree)
-    (shown,) = replayed(tree.outlet.lines).rows()
+    (shown,) = rows(tree)
     assert shown.state.word == "needs input"
     assert shown.activity is not None
     assert shown.activity.label == "Which one do you want?"
@@ -60,7 +69,7 @@ async def test_an_answer_to_it_ends_the_waiting(autojump_clock: MockClock) -> No
     await run(tree)
     await run(tree, "the first")
 
-    (shown,) = replayed(tree.outlet.lines).rows()
+    (shown,) = rows(tree)
     assert shown.state.word == "completed"
     assert shown.task_state is None
 
@@ -118,7 +127,7 @@ async def test_a_small_model_says_what_each_run_has_come_to_and_is_billed_to_the
     assert kinds(tree)[-2:] == ["agent_settled", "agent_status"]
     assert_sound(tree)
     assert_totals(tree)
-    top, below = replayed(tree.outlet.lines).rows()
+    top, below = rows(tree)
     assert top.state.word == "needs input"
     assert (below.state.word, below.summary) == ("completed", "the invoices are ported")
 

@@ -36,10 +36,14 @@ class Examine(msgspec.Struct, frozen=True):
     session_id: str
 
 
+class TryNow(msgspec.Struct, frozen=True):
+    """Do not wait with the next attempt to reach hosts that do not answer."""
+
+
 class ShowEnded(msgspec.Struct, frozen=True):
     """Whether trees that ended long ago are wanted, too."""
 
     is_wanted: bool
 
 
-Effect = Quit | Suspend | Copy | Do | Examine | ShowEnded
+Effect = Quit | Suspend | Copy | Do | Examine | TryNow | ShowEnded

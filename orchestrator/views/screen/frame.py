@@ -112,7 +112,7 @@ def _banner(screen: Screen) -> list[Line]:
     ago = duration(round(max(0.0, screen.now - lost.since) * 1000))
     again = duration(round(max(0.0, lost.next_try - screen.now) * 1000))
     text = f" ↯ Connection lost {ago} ago. Showing the last known state; times are frozen. " + (
-        f"Trying again in {again}." if lost.next_try > screen.now else "Trying again."
+        f"Trying again in {again}. [t: try now]" if lost.next_try > screen.now else "Trying again."
     )
     return [((screen.look.text(text), "bold yellow"),)]
 

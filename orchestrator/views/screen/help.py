@@ -40,6 +40,7 @@ _ALL = (
     ("o", "order: spawned, total, own, time, context, name"),
     ("e", "events; there: p holds, 1–6 types, w scope, ⏎ to the agent"),
     ("a", "ended trees, shown or not"),
+    ("t", "try now to reach a host that does not answer"),
     ("y", "copy the id"),
     ("?, q", "this page, quit: that never ends an agent"),
 )

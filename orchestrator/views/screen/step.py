@@ -9,7 +9,7 @@ from orchestrator.views.outline import next_issue, opened_to
 from orchestrator.views.screen.actions import act, answered, undo
 from orchestrator.views.screen.asking import asked
 from orchestrator.views.screen.details import Detail
-from orchestrator.views.screen.effects import Copy, Effect, Quit, ShowEnded, Suspend
+from orchestrator.views.screen.effects import Copy, Effect, Quit, ShowEnded, Suspend, TryNow
 from orchestrator.views.screen.moving import looked_at, move, ordered, pressed_in_pane, to_depth, to_key
 from orchestrator.views.screen.pane import Fed
 from orchestrator.views.screen.reading import pressed_in_detail
@@ -133,6 +133,8 @@ def _command(screen: Screen, key: str) -> Step:
         case "a":
             wanted = not screen.is_showing_ended
             return attrs.evolve(screen, is_showing_ended=wanted), [ShowEnded(wanted)]
+        case "t" if screen.known.lost is not None:
+            return screen, [TryNow()]
         case "y" if screen.selected_row is not None:
             session_id = screen.selected_row.session_id
             notice = Notice(f"Copied {session_id}", "", screen.now + NOTICE_S)

@@ -253,3 +253,25 @@ def test_without_a_terminal_it_says_what_to_use_instead(home: Path, arguments: t
     assert done.returncode == 2
     assert b"sapwood " in done.stderr
     assert done.stdout == b""
+
+
+def test_a_host_that_is_killed_leaves_its_agents_lost_and_the_view_says_so(home: Path) -> None:
+    folder = home.parent / "folder"
+    with running(home, folder) as process, shown("agents", "--watch", home=home, columns=160) as view:
+        view.until(lambda text: len(re.findall(r"(slow|other) +● running +bash while", text)) == 2)
+        process.kill()
+        process.wait()
+        view.until(f"The host (pid {process.pid}) ended at ")
+        text = view.until(lambda text: len(re.findall(r"∅ lost", text)) == 3)
+        assert "3 agents are lost. They can be continued: sapwood run -r sleepers" in text
+        assert "● live" in text.split("\n")[0]
+
+
+def test_a_host_that_begins_later_appears_by_itself(home: Path) -> None:
+    folder = home.parent / "folder"
+    with shown("agents", "--watch", home=home) as view:
+        view.until("No agents are running.")
+        with running(home, folder):
+            view.until("sleepers")
+            view.press("q")
+            assert view.ended() == 0

@@ -12,7 +12,7 @@ import trio
 
 from actors.protocol.model import ModelRequest
 from orchestrator.engine.control.lines import LineReader
-from orchestrator.engine.watch import NobodyRunsIt, Watch
+from orchestrator.engine.watch import NobodyRunsIt, Watch, rows_now
 from orchestrator.views.rows import AgentRow
 from store.events import Event, Tags
 from tests.orchestrator.engine.control.live import home_at, live_host
@@ -220,3 +220,12 @@ async def test_a_socket_that_nobody_listens_at_is_no_host(tmp_path: Path) -> Non
         await until(lambda: watch.is_read)
         await trio.sleep(0.05)
         assert watch.links == {}
+
+
+async def test_the_rows_of_all_hosts_at_one_moment(tmp_path: Path) -> None:
+    assert await rows_now(home_at(tmp_path / "home")) == []
+    async with live_host(tmp_path) as live:
+        async with live.connected() as client:
+            await live.prompt(client, "first")
+            await until(lambda: [row.outcome for row in live.host.rows()] == ["completed"])
+        assert without_clock(await rows_now(live.host.home)) == without_clock(live.host.rows())

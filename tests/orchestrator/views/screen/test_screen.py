@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from orchestrator.views.feed import FeedLine
 from orchestrator.views.rows import AgentRow
-from orchestrator.views.screen.effects import Copy, Do, Examine, Quit, ShowEnded, Suspend
+from orchestrator.views.screen.effects import Copy, Do, Examine, Quit, ShowEnded, Suspend, TryNow
 from orchestrator.views.screen.pane import KEPT, Fed
 from orchestrator.views.screen.state import Lost
 from orchestrator.views.screen.step import Answered, Key, Resized, Said, Told, step
@@ -429,8 +429,10 @@ def test_a_lost_connection_is_told_with_its_age_and_the_next_try() -> None:
     now = view.screen.now
     view.see(view.screen.rows, lost=Lost(now - 9, 3, now + 4))
     assert (
-        " ↯ Connection lost 9s ago. Showing the last known state; times are frozen. Trying again in 4s." in view.lines
+        " ↯ Connection lost 9s ago. Showing the last known state; times are frozen. Trying again in 4s. [t: try now]"
+        in view.lines
     )
+    assert view.press("t").asked == [TryNow()]
     assert view.lines[0].endswith("○ reconnecting · try 3")
     view.see(view.screen.rows)
     assert view.lines[0].endswith("● live")
