@@ -16,6 +16,7 @@ from store.messages import AssistantMessage, ToolResultMessage, decode_message, 
 from store.records import Record
 from store.repair import children_of, runs
 
+_SHOWN = 3
 # Results of a call that say nothing about whether there will be a child: it is asked for again.
 _NOT_DECIDED = frozenset({INTERRUPTED, NOT_RUN, TOOL_ABORTED})
 
@@ -75,10 +76,16 @@ def next_move(node: PlannedNode | TreePlan, records: Sequence[Record]) -> Move |
         return Start(started, _outline(node.children) if is_first else f"Next, as declared: {names}.")
     working = [name for name, standing in stand.items() if standing.status == "running"]
     if working:
-        return Rest(f"At work: {', '.join(working)}.")
+        return Rest(f"At work: {_few(working)}.")
     if isinstance(node, TreePlan) and node.prompt is None and not _is_asked_more(records):
         return _conclusion(stand)
     return None
+
+
+def _few(names: Sequence[str]) -> str:
+    """Not all of many: it is said again whenever one has ended, and stays in the context of the session's own model."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _is_asked_more(records: Sequence[Record]) -> bool:

@@ -101,6 +101,15 @@ def test_a_prompt_for_the_root_is_asked_when_all_its_children_have_ended(tmp_pat
     assert sum_of_calls(rig, ended.root_id) == 1
 
 
+def said(rig: Rig, session: str) -> list[str]:
+    """The texts of a session's answers."""
+    return [
+        event["message"]["content"][0]["text"]
+        for event in rig.events
+        if event["type"] == "message_end" and event["sessionId"] == session and event["message"]["role"] == "assistant"
+    ]
+
+
 def sum_of_calls(rig: Rig, session: str) -> int:
     """The answers of a session that its own model gave: what is played costs nothing."""
     return sum(
@@ -195,6 +204,8 @@ def test_many_nodes_start_together_and_all_end(tmp_path: Path) -> None:
 
     assert ended.status == 0
     assert len(order(rig)) == 2 * count
+    rests = [text for text in said(rig, ended.root_id) if text.startswith("At work: ")]
+    assert all(len(text) < 40 for text in rests)
     # One answer starts them, one rests or more as they end, one concludes.
     assert rig.tree is not None
     assert rig.tree.root.turns < count
