@@ -7,6 +7,7 @@ import attrs
 
 from actors.protocol.rules.batch import NOT_RUN
 from actors.protocol.rules.delivery import notice_text
+from actors.protocol.rules.family import RUN_ENDING
 from actors.protocol.tools import TOOL_ABORTED
 from orchestrator.engine.declared.plan import ANSWER_OF, SPAWN, PlannedNode, TreePlan
 from store.context import INTERRUPTED
@@ -18,7 +19,7 @@ from store.repair import children_of, runs
 
 _SHOWN = 3
 # Results of a call that say nothing about whether there will be a child: it is asked for again.
-_NOT_DECIDED = frozenset({INTERRUPTED, NOT_RUN, TOOL_ABORTED})
+_NOT_DECIDED = frozenset({INTERRUPTED, NOT_RUN, TOOL_ABORTED, f"{SPAWN} was refused: {RUN_ENDING}"})
 
 
 @attrs.frozen

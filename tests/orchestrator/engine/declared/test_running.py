@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.protocol.limits import Limits
-from actors.protocol.mail import Prompt
+from actors.protocol.mail import Abort, Prompt
 from orchestrator.engine.declared.plan import TreePlan, plan_of
 from orchestrator.engine.declared.speaker import TASK
 from orchestrator.engine.job import Ended
@@ -195,6 +195,27 @@ def test_who_steers_a_root_that_asks_no_model_is_answered_by_its_model(tmp_path:
 
     assert (ended.status, rig.faults(ended)) == (0, [])
     assert ended.answer == "the root has read: answer"
+
+
+def test_a_tree_that_was_aborted_goes_on_with_what_is_left_when_its_root_is_asked_again(tmp_path: Path) -> None:
+    rig = Rig(home_at(tmp_path / "home"), tmp_path, SCRIPT, Flushes)
+
+    def abort(line: bytes) -> None:
+        if b'"type":"child_spawned"' in line and rig.one_shot is not None and rig.one_shot.planted is not None:
+            rig.one_shot.planted.deliver(rig.one_shot.planted.tree.root, Abort("enough"))
+
+    rig.hear = abort
+    tree = plan(node("a"), node("b", "a"), node("c"), node("d", "c"))
+    first = rig.run(TASK, tree=tree)
+    before = order(rig)
+    rig.hear = lambda line: None
+    again = rig.run("go on", session=first.root_id, model="scripted/script")
+
+    assert (first.status, first.outcome) == (1, "aborted")
+    assert (again.status, rig.faults(again)) == (0, [])
+    assert set(before) | set(order(rig)) <= {"+a", "-a", "+b", "-b", "+c", "-c", "+d", "-d"}
+    assert len([*before, *order(rig)]) == len({*before, *order(rig)})
+    assert again.answer.startswith("the root has read: ")
 
 
 def test_many_nodes_start_together_and_all_end(tmp_path: Path) -> None:
