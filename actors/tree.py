@@ -29,7 +29,7 @@ class Tree:
     supervisor: Supervisor
     root: Row
     _nursery: trio.Nursery | None = None
-    _rested: trio.Event = attrs.field(factory=trio.Event)
+    _rested: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
 
     @classmethod
     def of(cls, workshop: Workshop, state: TreeState, sink: Sink, flusher: Flushing, clock: Clock, name: str) -> "Tree":
@@ -51,7 +51,7 @@ class Tree:
     async def _hold(self, row: Row) -> None:
         await Holder(self.supervisor, row).run()
         if row is self.root:
-            self._rested.set()
+            self._rested.unpark_all()
 
     @property
     def takes_work(self) -> bool:
@@ -79,8 +79,7 @@ class Tree:
     async def quiet(self) -> None:
         """Return when nothing in the tree is at work and what it spent is folded."""
         while self.root.has_task:
-            self._rested = trio.Event()
-            await self._rested.wait()
+            await self._rested.park()
             if not self.root.has_task:
                 await self.supervisor.drained()
 

@@ -39,7 +39,7 @@ class Host:
     leaving: trio.Event = attrs.field(factory=trio.Event)
     """Set once the host is to end."""
     _seqs: dict[str, int] = attrs.field(factory=dict)
-    _uprooted: trio.Event = attrs.field(factory=trio.Event)
+    _uprooted: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
@@ -104,13 +104,12 @@ class Host:
             self._seqs[planted.root_id] = planted.sink.seq
             self.audience.tell_left(planted.feed)
         await planted.aclose()
-        self._uprooted.set()
+        self._uprooted.unpark_all()
 
     async def rested(self) -> None:
         """Return when there is no tree any more."""
         while self.trees:
-            self._uprooted = trio.Event()
-            await self._uprooted.wait()
+            await self._uprooted.park()
 
 
 def hosting(home: Home, work: Callable[[], Awaitable[T]]) -> T:

@@ -30,7 +30,7 @@ class LineWriter:
     _is_waiting: bool = False
     _ended: trio.Event = attrs.field(factory=trio.Event)
     _work: trio.Event = attrs.field(factory=trio.Event)
-    _room: trio.Event = attrs.field(factory=trio.Event)
+    _room: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
 
     def offer(self, line: bytes) -> None:
         """Take a line. What nobody reads any more is dropped."""
@@ -49,8 +49,7 @@ class LineWriter:
     async def wait_for_room(self) -> None:
         """Return when less than `ROOM_BYTES` wait to be written."""
         while not self.has_room:
-            self._room = trio.Event()
-            await self._room.wait()
+            await self._room.park()
 
     def finish(self) -> None:
         """No more lines come: `run` returns once all are written."""
@@ -106,7 +105,7 @@ class LineWriter:
                 pending = pending[written:]
                 self._waiting_bytes -= written
                 if self.has_room:
-                    self._room.set()
+                    self._room.unpark_all()
 
     def _take(self, size: int) -> bytes:
         """What is waiting, in one piece of about `size` bytes: small lines share a write."""
@@ -124,7 +123,7 @@ class LineWriter:
         self._is_gone = True
         self._lines.clear()
         self._waiting_bytes = 0
-        self._room.set()
+        self._room.unpark_all()
         self._work.set()
         self.on_gone(error)
 

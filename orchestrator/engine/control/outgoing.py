@@ -50,7 +50,7 @@ class Outgoing:
     _missed: dict[str, int] = attrs.field(factory=dict)
     _is_finished: bool = False
     _work: trio.Event = attrs.field(factory=trio.Event)
-    _taken: trio.Event = attrs.field(factory=trio.Event)
+    _taken: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
 
     @property
     def has_room(self) -> bool:
@@ -94,8 +94,7 @@ class Outgoing:
 
     async def wait_for_answers(self) -> None:
         while self._answers_bytes > ANSWERS_BYTES:
-            self._taken = trio.Event()
-            await self._taken.wait()
+            await self._taken.park()
 
     def finish(self) -> None:
         """No more comes: `run` returns once all is sent."""
@@ -122,7 +121,7 @@ class Outgoing:
                 self._answers_bytes -= len(one.line)
             else:
                 self._lines_bytes -= len(one.line)
-        self._taken.set()
+        self._taken.unpark_all()
         if self._missed and self._lines_bytes <= self.limit_bytes // 2:
             for root_id, missed in self._missed.items():
                 self.say(gap(root_id, missed))

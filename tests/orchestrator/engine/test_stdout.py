@@ -181,6 +181,28 @@ def test_a_stdout_without_room_is_told_on_stderr(desk: Desk, mode: str) -> None:
     assert desk.tree().unrepaired == 0
 
 
+async def test_all_who_wait_for_room_are_woken() -> None:
+    read_end, write_end = os.pipe()
+    gone: list[OSError] = []
+    writer = LineWriter(write_end, gone.append)
+    writer.offer(b"x" * (2 * ROOM_BYTES))
+    with trio.fail_after(30):
+        async with trio.open_nursery() as waiting:
+            for _ in range(3):
+                waiting.start_soon(writer.wait_for_room)
+            await trio.testing.wait_all_tasks_blocked()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(writer.run)
+                left = 2 * ROOM_BYTES
+                while left:
+                    await trio.lowlevel.wait_readable(read_end)
+                    left -= len(os.read(read_end, 1 << 16))
+                writer.finish()
+    assert gone == []
+    os.close(read_end)
+    os.close(write_end)
+
+
 async def test_what_waits_for_a_reader_is_bounded_by_those_who_wait_for_room() -> None:
     read_end, write_end = os.pipe()
     gone: list[OSError] = []
