@@ -7,6 +7,8 @@ import msgspec
 DONE = "TASK COMPLETE"
 GATE_MARK = "sapwood.gate"
 CONTINUATION_MARK = "sapwood.continuation"
+# What models put around a line, in Markdown or out of enthusiasm.
+_DRESS = " \t\r*_`#>.!-"
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -57,9 +59,8 @@ class Trial(msgspec.Struct, frozen=True):
 
 def says_done(answer: str) -> bool:
     """Whether the last line of an answer is the word, however it is dressed up."""
-    lines = answer.split("\n")
-    last = next((line for line in reversed(lines) if line.strip()), "")
-    return last.strip(" \t\r*_`#>.!") == DONE
+    plain = (line.strip(_DRESS) for line in reversed(answer.split("\n")))
+    return next(filter(None, plain), "") == DONE
 
 
 def autonomy_text(policy: AutonomyPolicy) -> str:

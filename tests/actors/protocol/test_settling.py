@@ -120,7 +120,10 @@ def test_whatever_gates_and_model_do_the_asking_ends_within_its_limits(
     assert calls <= 1 + gates.retries + autonomy.max_continuations
 
 
-@pytest.mark.parametrize("dressed", [DONE, f"**{DONE}**", f"`{DONE}`\n", f"# {DONE}.", f"Well.\r\n{DONE}!\r\n\n "])
+@pytest.mark.parametrize(
+    "dressed",
+    [DONE, f"**{DONE}**", f"`{DONE}`\n", f"# {DONE}.", f"```\n{DONE}\n```", f"- {DONE}", f"Well.\r\n{DONE}!\r\n\n "],
+)
 def test_the_word_is_heard_however_it_is_dressed_up(dressed: str) -> None:
     assert says_done(dressed)
 
