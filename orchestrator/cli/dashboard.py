@@ -76,5 +76,6 @@ async def _open(home: Home, address: str) -> None:
         page = Path(folder) / "open.html"
         page.touch(0o600)
         page.write_text(f'<!doctype html><meta http-equiv="refresh" content="0;url={address}">', "utf-8")
-        await trio.to_thread.run_sync(webbrowser.open, page.as_uri(), abandon_on_cancel=True)
+        if not await trio.to_thread.run_sync(webbrowser.open, page.as_uri(), abandon_on_cancel=True):
+            click.echo("sapwood: no browser could be started; open the address yourself", err=True)
         await trio.sleep_forever()

@@ -29,6 +29,10 @@ export class Banners {
   connection(state, now) {
     this.lostBanner.hidden = state.is !== 'lost';
     if (state.is !== 'lost') return;
+    if (state.isRefused) {
+      this.lost.textContent = `↯ This page is not let in any more: ${state.why}`;
+      return;
+    }
     const wait = Math.max(0, Math.ceil((state.tryAt - now) / 1000));
     this.lost.textContent =
       `↯ Connection lost ${duration(now - state.since)} ago. Showing the last known state; times are frozen. ` +

@@ -113,6 +113,7 @@ function tellIssue(id, word) {
 function connectionChanged(state) {
   connection = state;
   if (state.is === 'lost') clock.freeze();
+  if (state.is === 'lost' && !mirror.isLoaded) grid.instead(h('span', { class: 'text' }, state.why));
   document.body.classList.toggle('lost', state.is === 'lost');
   top.connection(state);
   banners.connection(state, Date.now());

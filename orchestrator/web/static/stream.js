@@ -3,7 +3,7 @@
 const DELAYS_S = [1, 2, 4, 8, 15];
 const DEAD_MS = 12_000;
 
-/** Calls `told(event, data)` for each frame and `changed(state)` with `{is: 'live' | 'lost', since, tryAt, tries, why}`. */
+/** Calls `told(event, data)` for each frame and `changed(state)` with `{is: 'live' | 'lost', since, tryAt, tries, why, isRefused}`. */
 export class Stream {
   #last = '';
   #tries = 0;
@@ -25,14 +25,14 @@ export class Stream {
     this.#heard(abort);
     this.#read(abort).then(
       () => this.#lost(abort, 'the stream ended'),
-      (error) => this.#lost(abort, error.message),
+      (error) => this.#lost(abort, error.message, error.isRefused),
     );
   }
 
   async #read(abort) {
     const url = `/api/stream?since=${encodeURIComponent(this.#last)}`;
     const response = await fetch(url, { headers: { 'x-sapwood': '1' }, signal: abort.signal, cache: 'no-store' });
-    if (!response.ok) throw new Error(await reason(response));
+    if (!response.ok) throw Object.assign(new Error(await reason(response)), { isRefused: response.status === 403 });
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = '';
     for (;;) {
@@ -73,14 +73,14 @@ export class Stream {
     }, DEAD_MS);
   }
 
-  #lost(abort, why) {
+  #lost(abort, why, isRefused = false) {
     if (abort !== this.#abort) return;
     this.#abort = null;
     clearTimeout(this.#watchdog);
     this.#lostAt ??= Date.now();
     const delay = DELAYS_S[Math.min(this.#tries, DELAYS_S.length - 1)] * 1000 * (0.8 + 0.4 * Math.random());
     this.#tries += 1;
-    this.changed({ is: 'lost', since: this.#lostAt, tryAt: Date.now() + delay, tries: this.#tries, why });
+    this.changed({ is: 'lost', since: this.#lostAt, tryAt: Date.now() + delay, tries: this.#tries, why, isRefused });
     this.#timer = setTimeout(() => this.connect(), delay);
   }
 }

@@ -243,3 +243,11 @@ def test_the_browser_is_sent_by_a_file_that_only_its_owner_can_read(desk: Desk) 
     assert address in told.read_text()
     assert Path(f"{told}.mode").read_text().strip() == "600"
     assert list(desk.home.glob("dashboard-*")) == []
+
+
+def test_where_no_browser_can_be_started_the_command_says_so_and_goes_on(desk: Desk) -> None:
+    running = desk.start("dashboard", "--open", env=desk.env(PYTHONPATH=str(REPOSITORY), BROWSER="/bin/false"))
+    until(lambda: "open the address yourself" in running.err.read_text(), "a word about the browser")
+    running.send(signal.SIGINT)
+
+    assert running.end().status == 0

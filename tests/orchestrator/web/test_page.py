@@ -39,6 +39,9 @@ async def test_without_the_printed_address_nothing_is_seen(browser: Chromium) ->
         page = await pages.open(f"{up.origin}/#wrong")
         await page.until("document.body.innerText.includes('this is not the address that sapwood dashboard printed')")
         await page.until("document.querySelector('.pill.lost')")
+        refusal = "no cookie of ours: open the address that sapwood dashboard printed"
+        await page.until("(text) => document.querySelector('#grid .empty').textContent === text", refusal)
+        assert refusal in await page.text(".banner:not([hidden])")
 
         assert "secret-name" not in await page.js("document.documentElement.outerHTML")
 
