@@ -10,8 +10,19 @@ from typing import Any
 import msgspec
 import pytest
 
+from actors.protocol.restore import delivered
 from store.attribution import account
-from tests.orchestrator.engine.processes import REPOSITORY, Desk, Done, Running, desk_at, living, marked_sleep, until
+from tests.orchestrator.engine.processes import (
+    REPOSITORY,
+    SCRIPTS,
+    Desk,
+    Done,
+    Running,
+    desk_at,
+    living,
+    marked_sleep,
+    until,
+)
 
 ECHO = """
 [[reply]]
@@ -207,6 +218,41 @@ def test_a_host_that_was_killed_goes_on_with_what_it_had_at_work_and_does_nothin
     assert (row["status"], row["outcome"], row["hostPid"]) == ("idle", "completed", second.pid)
     assert desk.run("shutdown").status == 0
     assert "interrupted" not in serve(desk).err.read_text()
+
+
+def test_a_tree_of_three_levels_outlives_host_after_host(desk: Desk) -> None:
+    effects = (SCRIPTS / "effects.toml").read_text("utf-8").replace("[[reply]]\n", "[[reply]]\ndelay_s = 0.25\n")
+    running = serve(desk)
+    session = hand_over(desk, effects, "go")
+    kills = 0
+    for records in (6, 12, 18, 24):
+        until(lambda count=records: records_in(desk) >= count or is_settled(desk, session), "some records")  # type: ignore[misc]
+        running.send(signal.SIGKILL)
+        running.end()
+        kills += not is_settled(desk, session)
+        running = serve(desk)
+    until(lambda: is_settled(desk, session), "the end of the run")
+    assert kills > 1
+    report = json_of(desk.run("usage", session, "--json"))
+    # A call that a kill has interrupted is not made again: a child that it was to start may never be.
+    assert (report["verified"], len(report["nodes"]) > 1) == (True, True)
+    assert {node["outcome"] for node in report["nodes"]} == {"completed"}
+    lines = (desk.folder / "effects.txt").read_text().split()
+    assert len(lines) == len(set(lines)), "an effect has happened twice"
+    tree = desk.tree(session)
+    for node in tree.nodes.values():
+        told = [name for record in node.records for name in delivered([record])]
+        assert len(told) == len(set(told)), "something was told twice"
+    assert desk.run("shutdown").status == 0
+    assert desk.tree(session).unrepaired == 0
+
+
+def records_in(desk: Desk) -> int:
+    return sum(journal.count(b"\n") for journal in desk.journals().values())
+
+
+def is_settled(desk: Desk, session: str) -> bool:
+    return b'"type":"run_settled"' in desk.journals().get(session, b"")
 
 
 def test_what_was_acknowledged_is_there_after_a_kill(desk: Desk) -> None:
