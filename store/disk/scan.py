@@ -64,13 +64,15 @@ class Scan:
                 return
             seq, epoch = seq + 1, frame.epoch
             durable = max(durable, frame.durable)
-            pending.append((offset, line))
             if not frame.commits:
+                pending.append((offset, line))
                 continue
             self.good_bytes, self.next_seq, self.epoch, self.durable = offset + len(line), seq, epoch, durable
             self.last = line[-FRAME_BYTES:]
-            yield from pending
-            pending.clear()
+            if pending:
+                yield from pending
+                pending.clear()
+            yield offset, line
         if size and not self.next_seq and not self.trouble:
             self.trouble = "no record"
         if durable > self.next_seq:
