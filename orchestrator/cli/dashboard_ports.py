@@ -68,7 +68,7 @@ class WatchedForest:
     def _of_hosts(self) -> list[News]:
         """What is told of hosts as a whole: lines that they dropped, and their ends."""
         told: list[News] = []
-        missed = sum(link.missed for link in self.watch.links.values())
+        missed = sum(gap.missed for link in self.watch.links.values() for gap in link.gaps)
         if missed > self._missed:
             told.append(Missed(missed - self._missed))
         self._missed = missed

@@ -14,8 +14,10 @@ from orchestrator.cli.hands import WatchedHands
 from orchestrator.cli.stored_trees import StoredTrees
 from orchestrator.cli.terminal import Terminal
 from orchestrator.engine.errors import EngineError
+from orchestrator.engine.link import Gap
 from orchestrator.engine.watch import Ended, Watch
 from orchestrator.views.feed import Feed, FeedLine
+from orchestrator.views.money import duration
 from orchestrator.views.rows import AgentRow
 from orchestrator.views.screen import effects, frame
 from orchestrator.views.screen.details import Detail, detail_of
@@ -51,7 +53,7 @@ class View:
     _names: dict[str, str] = attrs.field(factory=dict)
     _lines: list[Fed] = attrs.field(factory=list)
     _told_ended: int = 0
-    _missed: dict[str, int] = attrs.field(factory=dict)
+    _told_gaps: dict[str, int] = attrs.field(factory=dict)
     _wanted: str | None = None
     _wake: trio.Event = attrs.field(factory=trio.Event)
     _examine: trio.Event = attrs.field(factory=trio.Event)
@@ -121,6 +123,7 @@ class View:
         """At most ten frames a second, and none where nothing happened."""
         while True:
             self._wake = trio.Event()
+            self._gaps()
             if self._lines:
                 lines, self._lines = self._lines, []
                 self.screen, _ = step(self.screen, Told(lines))
@@ -154,23 +157,18 @@ class View:
                 self.happen(Said(text))
 
     def _hear(self, tags: Tags, event: Event, line: bytes) -> None:
-        self._gaps()
         for told in self._feed.take(tags.session_id, event):
             name = self._names.get(tags.session_id) or short(tags.session_id)
             self._lines.append(Fed(unix_s(tags.at) or 0.0, tags.seq, tags.session_id, name, told))
             self._wake.set()
 
     def _gaps(self) -> None:
-        """What a host has left out since we were slow stands in the pane, too."""
+        """What was missed stands in the pane, too."""
         for link in self.watch.links.values():
-            missed = link.missed - self._missed.get(link.socket, 0)
-            if missed:
-                self._missed[link.socket] = link.missed
-                text = (
-                    f"{count(missed, 'event')} missed because this view was slow. Rows were refreshed from a snapshot."
-                )
-                gap = FeedLine(type="trouble", kind="↯ gap", word="retrying", text=text)
-                self._lines.append(Fed(time.time(), 0, "", "", gap))
+            told, self._told_gaps[link.socket] = self._told_gaps.get(link.socket, 0), len(link.gaps)
+            for gap in link.gaps[told:]:
+                line = FeedLine(type="trouble", kind="↯ gap", word="retrying", text=gap_text(gap))
+                self._lines.append(Fed(time.time(), 0, "", "", line))
 
     # What is asked for
 
@@ -222,6 +220,15 @@ class View:
         self.status = status
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
+
+
+def gap_text(gap: Gap) -> str:
+    why = (
+        "because this view was slow"
+        if gap.away_s is None
+        else f"while disconnected ({duration(int(gap.away_s * 1000))})"
+    )
+    return f"{count(gap.missed, 'event')} missed {why}. Rows were refreshed from a snapshot."
 
 
 def ended_text(host: Ended, rows: list[AgentRow]) -> str:

@@ -1,5 +1,6 @@
 """The connection to one host: a snapshot, then its lines, folded as they come; and on from where they were left."""
 
+import time
 from collections.abc import Callable
 from typing import Literal
 
@@ -32,11 +33,19 @@ _SNAPSHOT, _GAP = b'{"type":"snapshot"', b'{"type":"gap"'
 _OPENED, _LEFT = b'{"type":"opened"', b'{"type":"left"'
 
 
+@attrs.frozen
+class Gap:
+    """Lines that never came: since we were too slow, or were away for `away_s`. Rows came anew from a snapshot."""
+
+    missed: int
+    away_s: float | None = None
+
+
 @attrs.define(eq=False)
 class Link:
     """`state`: `lost` while the host does not answer; then `since` (Unix seconds) is when its clocks stood still.
 
-    `missed`: lines that this reader was too slow for. `changed` is called when rows may be others.
+    `gaps`: what this reader has missed, in order. `changed` is called when rows may be others.
     """
 
     socket: str
@@ -47,7 +56,7 @@ class Link:
     since: float = 0.0
     tries: int = 0
     next_try: float = 0.0
-    missed: int = 0
+    gaps: list[Gap] = attrs.field(factory=list)
     client: Client | None = None
     fold: LiveTree = attrs.field(factory=LiveTree)
     hurry: trio.Event = attrs.field(factory=trio.Event)
@@ -86,10 +95,17 @@ class Link:
         self.tries += 1
 
     async def _subscribe(self, client: Client) -> None:
-        since = {"generation": self._generation, "seqs": self._seqs} if self._generation is not None else None
+        known = self._seqs
+        since = {"generation": self._generation, "seqs": known} if self._generation is not None else None
         data = await client.call({"type": "subscribe", **({"since": since} if since is not None else {})})
+        is_new = self._generation != str(data["generation"])
         self._generation, self._seqs = str(data["generation"]), dict(data["seqs"])
         self._expected, self._snapshots = int(data["rows"]), []
+        for root_id in set(self.roots) - set(self._seqs):  # let go of while we were away
+            self.fold.forget(root_id)
+        missed = 0 if is_new else sum(seq - known[root_id] for root_id, seq in self._seqs.items() if root_id in known)
+        if self._expected and self.state == "lost" and missed > 0:
+            self.gaps.append(Gap(missed, time.time() - self.since))
         if not self._expected:
             self._joined()
 
@@ -101,7 +117,7 @@ class Link:
         if line.startswith(_SNAPSHOT):
             self._snapshot(_head.decode(line).row)
         elif line.startswith(_GAP):
-            self.missed += _head.decode(line).missed
+            self.gaps.append(Gap(_head.decode(line).missed))
             self._generation = None
             await self._subscribe(client)
         elif line.startswith(_OPENED):

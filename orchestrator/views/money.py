@@ -1,5 +1,7 @@
 """Figures as people read them: money, tokens, time. Rounding is half up and in integers."""
 
+from collections.abc import Iterable
+
 from store.errors import BadUsage
 from store.usage import PICO_PER_USD, Spend, Usage, spend_of
 
@@ -86,6 +88,13 @@ def duration(elapsed_ms: int | None) -> str:
 def spent_tokens(usage: Usage | None) -> int | None:
     """All tokens of a usage, cached ones included."""
     return None if usage is None else usage.input + usage.output + usage.cache_read + usage.cache_write
+
+
+def unpriced_tokens(model: str, owns: Iterable[Usage | None]) -> int | None:
+    """Tokens of a model without a price; None where they stand together with those of other models."""
+    users = [own for own in owns if own is not None and model in (own.cost.unpriced or ())]
+    is_alone = all(own.cost.unpriced == (model,) and not own.cost.total for own in users)
+    return sum(spent_tokens(own) or 0 for own in users) if is_alone and users else None
 
 
 def _spend(usage: Usage | None) -> Spend | None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from orchestrator.views.doing_text import doing
 from orchestrator.views.grid import Look
-from orchestrator.views.money import dollars, duration, money, spent_tokens, tokens
+from orchestrator.views.money import dollars, duration, money, spent_tokens, tokens, unpriced_tokens
 from orchestrator.views.rows import AgentRow
 from orchestrator.views.signs import guides, title
 from orchestrator.views.spans import Line, cut_line
@@ -156,7 +156,13 @@ def final_lines(rows: Sequence[AgentRow], look: Look, budget_pico: int | None = 
         counts = ", ".join(f"{words[word]} {word}" for word in STATES if words[word])
         lines.append(((f"  {counts}", "red"),))
     if root.total is not None and root.total.cost.unpriced:
-        models = ", ".join(root.total.cost.unpriced)
+        models = ", ".join(_with_tokens(model, rows) for model in root.total.cost.unpriced)
         lines.append(((look.text(f"  price unknown: {models}, so ≥ is a lower bound"), "yellow"),))
     lines.append(((f"  where it went: sapwood usage {short(root.session_id)}", "dim"),))
     return [cut_line(line, look.width, look.signs.cut) for line in lines]
+
+
+def _with_tokens(model: str, rows: Sequence[AgentRow]) -> str:
+    """`local/qwen (58k tok)`, where its tokens can be told apart from those of priced models."""
+    count = unpriced_tokens(model, [row.own for row in rows])
+    return model if count is None else f"{model} ({tokens(count)} tok)"

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 from orchestrator.views.grid import Look
-from orchestrator.views.money import ABSENT, exact_dollars, exact_money, spent_tokens, tokens
+from orchestrator.views.money import ABSENT, exact_dollars, exact_money, tokens, unpriced_tokens
 from orchestrator.views.spans import Line, cut_line
 from orchestrator.views.states import State, state
 from orchestrator.views.text import cells, one_line
@@ -90,10 +90,8 @@ def unpriced_lines(report: UsageReport) -> list[str]:
     """One line per model without a price, with its tokens where they can be told apart from priced ones."""
     lines = []
     for model in sorted(report.total.cost.unpriced or ()) if report.total else ():
-        users = [node.own for node in report.nodes if node.own and model in (node.own.cost.unpriced or ())]
-        is_alone = all(own.cost.unpriced == (model,) and not own.cost.total for own in users)
-        count = sum(spent_tokens(own) or 0 for own in users)
-        told = f" ({tokens(count)} tokens)" if is_alone and count else ""
+        count = unpriced_tokens(model, [node.own for node in report.nodes])
+        told = f" ({tokens(count)} tokens)" if count else ""
         lines.append(f"no price for {one_line(model, 80)}{told}, so ≥ is a lower bound")
     return lines
 

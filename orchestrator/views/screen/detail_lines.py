@@ -14,7 +14,7 @@ from orchestrator.views.signs import title
 from orchestrator.views.spans import Line, Span, cut_line
 from orchestrator.views.states import STATES
 from orchestrator.views.text import one_line, safe_lines
-from orchestrator.views.usage_text import table_lines
+from orchestrator.views.usage_text import table_lines, wrapped
 
 _TEXTS = frozenset({"Tool", "Argument", "State", "Spill", "Name", "Origin"})
 _LAST_SAID = 12
@@ -50,8 +50,18 @@ def detail_lines(detail: Detail | None, row: AgentRow, tab: int, look: Look) -> 
     """The body of a tab."""
     if detail is None or detail.session_id != row.session_id:
         return [(("Reading…" if not look.is_ascii else "Reading...", "dim"),)]
-    trouble = [((look.text(f"! {one_line(detail.trouble, 400)}"), "bold red"),)] if detail.trouble else []
-    return [*trouble, *_TABS[TABS[tab]](detail, look)]
+    return [*_damage(detail, row, look), *_TABS[TABS[tab]](detail, look)]
+
+
+def _damage(detail: Detail, row: AgentRow, look: Look) -> list[Line]:
+    """What is wrong with the journal, and what to look at it with."""
+    if not detail.trouble:
+        return []
+    text = f"! {title(row)} is damaged: {one_line(detail.trouble, 400)}. Opened read-only, nothing was changed."
+    if detail.entries:
+        text += f" {detail.entries:,} entries are readable."
+    check = f"  sapwood sessions check {one_line(row.name or row.session_id, 80)}"
+    return [*wrapped(text, "bold red", look), *wrapped(check, "", look), _blank()]
 
 
 def peek_lines(detail: Detail | None, row: AgentRow, look: Look, height: int) -> list[Line]:

@@ -21,7 +21,10 @@ _RECORDS = 200
 
 @attrs.frozen
 class Detail:
-    """`said`: the conversation in lines that are safe for a terminal. `trouble`: why there is nothing."""
+    """`said`: the conversation in lines that are safe for a terminal.
+
+    `trouble`: why the journal cannot be read whole; so many `entries` of it can.
+    """
 
     session_id: str
     said: tuple[str, ...] = ()
@@ -31,6 +34,7 @@ class Detail:
     costs: Costs | None = None
     timeline: Timeline | None = None
     trouble: str = ""
+    entries: int = 0
 
 
 def detail_of(stored: Stored, session_id: str, now: float) -> Detail:
@@ -50,4 +54,5 @@ def detail_of(stored: Stored, session_id: str, now: float) -> Detail:
         costs(stored, session_id),
         timeline(stored, session_id, rows, round(now * 1000)),
         stored.troubles.get(session_id, ""),
+        len(node.records) if node else 0,
     )

@@ -17,7 +17,7 @@ from orchestrator.views.screen.help import footer, help_lines
 from orchestrator.views.screen.pane_lines import pane_lines
 from orchestrator.views.screen.state import Screen, place_of
 from orchestrator.views.spans import Line, Span, cut_line, line_cells
-from orchestrator.views.text import one_line
+from orchestrator.views.text import count, one_line
 
 LOADING_S = 2.0
 _BOX_CELLS = 76
@@ -146,7 +146,7 @@ def _nothing(screen: Screen) -> list[str]:
         if screen.now - screen.begun < LOADING_S:
             return [""]
         trees = screen.known.trees_found
-        return [f"Reading {trees} trees…" if trees else "Reading…"]
+        return [f"Reading {count(trees, 'tree')}…" if trees else "Reading…"]
     ended = screen.known.ended_trees
     return [*NOTHING_RUNS, *([f"Ended trees: {ended} · Show ended (a)"] if ended else [])]
 

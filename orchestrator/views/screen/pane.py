@@ -11,7 +11,7 @@ KEPT = 5_000
 
 @attrs.frozen
 class Fed:
-    """One line. `at` in Unix seconds; `seq` is the number that its host gave it."""
+    """One line. `at` in Unix seconds; `seq` is the number that its host gave it. Without a session: about the view itself."""
 
     at: float
     seq: int

@@ -39,6 +39,8 @@ def _head(screen: Screen) -> Line:
 
 
 def _line(screen: Screen, one: Fed, *, is_at: bool) -> Line:
+    if not one.session_id:  # about the view itself
+        return ((screen.look.text(f" {one.line.kind}: {one.line.text}"), "yellow"),)
     look, shown = screen.look, STATES.get(one.line.word, STATES["idle"])
     time = datetime.fromtimestamp(one.at).strftime("%H:%M:%S")
     mark = look.signs.mark if is_at else " "

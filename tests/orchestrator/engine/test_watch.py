@@ -12,6 +12,7 @@ import trio
 
 from actors.protocol.model import ModelRequest
 from orchestrator.engine.control.lines import LineReader
+from orchestrator.engine.link import Gap
 from orchestrator.engine.watch import NobodyRunsIt, Watch, rows_now
 from orchestrator.views.rows import AgentRow
 from store.events import Event, Tags
@@ -186,7 +187,7 @@ async def test_after_a_gap_rows_come_from_a_snapshot(tmp_path: Path) -> None:
         await until(lambda: watch.rows(0.0)[0].outcome == "completed")
 
         link = next(iter(watch.links.values()))
-        assert link.missed == 42
+        assert link.gaps == [Gap(42)]
         assert host.subscriptions == [None, None]
         assert without_clock(watch.rows(stream.now)) == without_clock(stream.rows())
 

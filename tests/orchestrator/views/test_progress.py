@@ -95,7 +95,7 @@ def test_the_end_of_a_tree_with_trouble_counts_outcomes_and_names_models_without
 
     assert lines[0] == "✓ completed · 33 agents · 4m46s · ≥ $0.49 of $10.00 · 426k tok"
     assert lines[1] == ("  7 running, 1 retrying, 1 needs input, 21 completed, 2 failed, 1 limit reached")
-    assert lines[2] == "  price unknown: local/qwen, so ≥ is a lower bound"
+    assert lines[2] == "  price unknown: local/qwen (58k tok), so ≥ is a lower bound"
     assert lines[3].startswith("  where it went: sapwood usage ")
 
 

@@ -5,12 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.cli.watching import gap_text
+from orchestrator.engine.link import Gap
 from orchestrator.views.feed import FeedLine
 from orchestrator.views.rows import AgentRow
+from orchestrator.views.screen.details import Detail
 from orchestrator.views.screen.effects import Copy, Do, Examine, Quit, ShowEnded, Suspend, TryNow
 from orchestrator.views.screen.pane import KEPT, Fed
-from orchestrator.views.screen.state import Lost
-from orchestrator.views.screen.step import Answered, Key, Resized, Said, Told, step
+from orchestrator.views.screen.state import Known, Lost
+from orchestrator.views.screen.step import Answered, Key, Resized, Said, Seen, Told, step
 from orchestrator.views.signs import title
 from store.usage import spend_of
 from tests.orchestrator.views.billing import billing_rows
@@ -421,7 +424,8 @@ def test_reading_takes_two_seconds_before_it_is_told() -> None:
     view = empty()
     assert "Reading" not in view.text
     view.later(3).see([], is_read=False)
-    assert "Reading 1 trees…" in view.text
+    assert "Reading 1 tree…" in view.text
+    assert "Reading 3 trees…" in view.happen(Seen(Known((), False, 3))).text
 
 
 def test_a_lost_connection_is_told_with_its_age_and_the_next_try() -> None:
@@ -436,6 +440,30 @@ def test_a_lost_connection_is_told_with_its_age_and_the_next_try() -> None:
     assert view.lines[0].endswith("○ reconnecting · try 3")
     view.see(view.screen.rows)
     assert view.lines[0].endswith("● live")
+
+
+@pytest.mark.parametrize(
+    ("gap", "text"),
+    [
+        (Gap(42, 9.3), "42 events missed while disconnected (9s). Rows were refreshed from a snapshot."),
+        (Gap(1), "1 event missed because this view was slow. Rows were refreshed from a snapshot."),
+    ],
+)
+def test_a_gap_stands_in_the_pane(gap: Gap, text: str) -> None:
+    told = FeedLine(type="trouble", kind="↯ gap", word="retrying", text=gap_text(gap))
+    view = played().press("e").happen(Told([Fed(0.0, 0, "", "", told)]))
+    assert f" ↯ gap: {text}" in view.lines
+
+
+def test_a_damaged_journal_is_told_with_what_to_look_at_it_with() -> None:
+    view = played(110, 30).press("down", "enter")
+    view.happen(Detail(view.screen.selected or "", trouble="line 2,114 is not JSON", entries=2_113))
+    said = " ".join(line.strip() for line in view.lines)
+    assert (
+        "! survey-api is damaged: line 2,114 is not JSON. Opened read-only, nothing was changed. "
+        "2,113 entries are readable." in said
+    )
+    assert "  sapwood sessions check survey-api" in view.lines
 
 
 def test_a_host_that_ended_is_told_for_a_while() -> None:
