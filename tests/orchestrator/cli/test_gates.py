@@ -126,6 +126,41 @@ def test_a_signal_ends_a_gate_with_its_grandchildren(desk: Desk, number: signal.
     assert living(sleep) == set()
 
 
+@pytest.mark.parametrize("lines", [13, 14, 16, 20, 26, 38])
+def test_a_signal_at_any_moment_of_a_trial_closes_every_bracket(desk: Desk, lines: int) -> None:
+    words = ("--gate", "sleep 0.05; test -e never", "--gate-retries", "9", "--gate", "true", "go")
+    running = desk.start("--mode", "json", "-m", desk.script(MENDS), *words)
+    running.until_seen("\n", times=lines)
+    running.send(signal.SIGTERM)
+
+    done = running.end()
+
+    assert (done.status, done.faults(), outcomes(done)) == (143, [], ["aborted"])
+    assert "Traceback" not in done.err
+    assert check_stream(desk.run("events", done.events[0]["id"]).lines) == []
+
+
+@pytest.mark.parametrize(("passes", "status", "outcome"), [(True, 0, "completed"), (False, 1, "failed")])
+def test_a_run_that_was_killed_in_a_gate_goes_on_with_that_gate(
+    desk: Desk, passes: bool, status: int, outcome: str
+) -> None:
+    sleep = marked_sleep()
+    gate = f"test -e told && exit $(cat told); {sleep}"
+    running = desk.start(
+        "--mode", "json", "-m", desk.script(SAYS_SO), "--gate", gate, "--gate-retries", "0", "--name", "it", "go"
+    )
+    until(lambda: living(sleep), "the gate")
+    running.send(signal.SIGKILL)
+    running.end()
+    until(lambda: not living(sleep), "the end of the gate")
+    (desk.folder / "told").write_text("0" if passes else "5")
+
+    done = desk.run("--mode", "json", "-r", "it")
+
+    assert (done.status, done.faults(), outcomes(done)) == (status, [], [outcome])
+    assert gates(done) == [(passes, 0 if passes else 5)]
+
+
 def test_a_hundred_megabytes_of_output_are_a_short_message_and_a_file(desk: Desk) -> None:
     gate = "yes | head -c 100000000; false"
     done = desk.run("--mode", "json", "-m", desk.script(SAYS_SO), "--gate", gate, "--gate-retries", "1", "go")
