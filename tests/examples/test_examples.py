@@ -289,3 +289,17 @@ def test_costs_of_a_session_that_is_not_there_end_with_the_status_of_the_command
     assert done.returncode == 2
     assert "nobody" in done.stderr
     assert done.stdout == ""
+
+
+def test_a_front_end_drives_a_run_by_lines(run: Run, tmp_path: Path) -> None:
+    done = run("driven", sys.executable, "front_end.py")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split("\n") == [
+        "Seven times six is forty-two.",
+        "  completed: It holds: 7 * 6 is 42.",
+        "The checker agrees, so 42 it is.",
+        "root: 146 tokens, 195 with all below",
+        "checker: 49 tokens, 49 with all below",
+        "",
+    ]
+    assert not list((tmp_path / "home").rglob("*.jsonl"))
