@@ -38,6 +38,7 @@ class Host:
     audience: Audience = attrs.field(factory=lambda: Audience(secrets.token_hex(8)))
     leaving: trio.Event = attrs.field(factory=trio.Event)
     """Set once the host is to end."""
+    _closing: list[Planted] = attrs.field(factory=list)
     _seqs: dict[str, int] = attrs.field(factory=dict)
     _uprooted: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
 
@@ -92,6 +93,11 @@ class Host:
                 return planted, row
         return None
 
+    def being_let_go(self, session_id: str) -> Planted | None:
+        """The tree of a session that can be opened again in a moment, and not yet."""
+        closing = (planted for planted in self._closing if session_id in planted.tree.supervisor.directory.rows)
+        return next(closing, None)
+
     def leave(self, reason: str) -> None:
         """Stop all trees; the host ends when they have."""
         self.leaving.set()
@@ -103,7 +109,11 @@ class Host:
         if self.trees.pop(planted.root_id, None) is not None:
             self._seqs[planted.root_id] = planted.sink.seq
             self.audience.tell_left(planted.feed)
-        await planted.aclose()
+        self._closing.append(planted)
+        try:
+            await planted.aclose()
+        finally:
+            self._closing.remove(planted)
         self._uprooted.unpark_all()
 
     async def rested(self) -> None:

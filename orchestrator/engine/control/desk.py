@@ -9,7 +9,7 @@ import attrs
 from actors.directory import Row
 from orchestrator import __version__
 from orchestrator.engine.control import changing, facts, reading, requests, talking
-from orchestrator.engine.control.answers import Answer, Data, Refused
+from orchestrator.engine.control.answers import Answer, Data, Followed, Refused
 from orchestrator.engine.control.outgoing import Target
 from orchestrator.engine.control.requests import Command, Request
 from orchestrator.engine.control.shell import Shell
@@ -56,8 +56,19 @@ class Desk:
                         "no_session", "expected a sessionId: this host runs the one tree that it was started for"
                     )
                 return spawn_root(self.keeper, command)
+        leaving = self.host.being_let_go(request.command.session_id or self.root_id or "")
+        if leaving is not None:
+            return lambda: self._afterwards(leaving, request, target)
         planted, row = self._session(request.command)
         return self._for_session(request.command)(planted, row, request.command)
+
+    async def _afterwards(self, leaving: Planted, request: Request, target: Target) -> Data:
+        """The same command once the tree, which is just being let go of, can be opened again."""
+        await leaving.gone.wait()
+        answer = self.take(request, target)
+        if isinstance(answer, Followed):
+            raise TypeError(f"expected a command for a session, found {request.name}")
+        return await answer() if callable(answer) else answer
 
     def _hello(self) -> Data:
         return {

@@ -17,6 +17,7 @@ from orchestrator.engine.host import Host
 from orchestrator.engine.jobs import Jobs
 from orchestrator.engine.keeper import Keeper
 from orchestrator.engine.link import Link
+from orchestrator.tools.kernel.kernels import Kernels
 from orchestrator.views.rows import AgentRow
 from tests.orchestrator.engine.control.live import PATIENCE_S, home_at, lines_until
 
@@ -153,10 +154,33 @@ async def test_a_tree_without_work_is_let_go_of_and_comes_back_when_it_is_needed
         session = await begin(client, tmp_path)
         while host.trees:
             await trio.lowlevel.checkpoint()
-        await client.call({"type": "prompt", "sessionId": session, "message": "again"})
-        assert list(host.trees) == [session]
+        answer = await client.call({"type": "prompt", "sessionId": session, "message": "again"})
+        assert answer["disposition"] == "started"
         while host.trees:
             await trio.lowlevel.checkpoint()
+
+
+async def test_a_command_that_comes_while_a_tree_is_let_go_of_opens_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_close, is_closing = trio.Event(), trio.Event()
+    aclose = Kernels.aclose
+
+    async def slow(kernels: Kernels) -> None:
+        is_closing.set()
+        await may_close.wait()
+        await aclose(kernels)
+
+    async with keeping(tmp_path, idle_s=0.05) as (host, client):
+        session = await begin(client, tmp_path)
+        monkeypatch.setattr(Kernels, "aclose", slow)
+        await is_closing.wait()
+        assert host.find(session) is None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call, {"type": "prompt", "sessionId": session, "message": "again"})
+            await client.call({"type": "hello"})
+            may_close.set()
+        assert (await client.call({"type": "get_messages", "sessionId": session}))["messages"]
 
 
 async def test_whoever_watches_sees_trees_come_and_go_as_they_are(tmp_path: Path) -> None:
