@@ -20,13 +20,20 @@ Detail = Callable[[Dashboard, str, Query], Awaitable[object]]
 
 
 async def _conversation(dashboard: Dashboard, session: str, query: Query) -> object:
-    stored = await dashboard.journals.session(session)
-    return page(stored.nodes[session].tree.path(), query.get("before"), query.get("after"))
+    def fold(stored: Stored) -> object:
+        return page(stored.nodes[session].tree.path(), query.get("before"), query.get("after"))
+
+    return await _of_session(dashboard, session, fold)
 
 
 async def _tools(dashboard: Dashboard, session: str, query: Query) -> object:
+    return await _of_session(dashboard, session, lambda stored: called(stored.nodes[session].tree.path()))
+
+
+async def _of_session(dashboard: Dashboard, session: str, fold: Callable[[Stored], object]) -> object:
+    """A fold of what one session has said, in a thread: the streams of all pages go on."""
     stored = await dashboard.journals.session(session)
-    return called(stored.nodes[session].tree.path())
+    return await trio.to_thread.run_sync(fold, stored)
 
 
 async def _issues(dashboard: Dashboard, session: str, query: Query) -> object:
@@ -55,7 +62,7 @@ async def _info(dashboard: Dashboard, session: str, query: Query) -> object:
 
 
 async def _of_tree(dashboard: Dashboard, session: str, fold: Callable[[Stored, list[AgentRow]], object]) -> object:
-    """A fold of a whole tree and its rows, in a thread: the streams of all pages go on.
+    """A fold of a whole tree and its rows, in a thread, too.
 
     The rows are those that the page shows: a journal does not know who waits for a retry.
     """

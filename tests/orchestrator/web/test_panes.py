@@ -168,3 +168,14 @@ async def test_tools_are_one_line_each_until_they_are_unfolded(browser: Chromium
         await page.click("#tab-Tools")
         await page.until("document.querySelector('.panel tbody tr')")
         assert "ls -la" in await page.text(".panel tbody tr")
+
+
+async def test_a_page_that_nobody_sees_asks_for_little(browser: Chromium) -> None:
+    async with stage([row("root-000")]) as up, shown(browser, up) as page:
+        readers = up.server.dashboard.readers
+        await page.js("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
+        await page.js("document.dispatchEvent(new Event('visibilitychange'))")
+        await until(lambda: [each.is_hidden for each in readers.values()] == [True])
+        await page.js("delete document.hidden")
+        await page.js("document.dispatchEvent(new Event('visibilitychange'))")
+        await until(lambda: [each.is_hidden for each in readers.values()] == [False])

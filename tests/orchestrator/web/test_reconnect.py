@@ -113,6 +113,13 @@ async def test_after_a_cut_the_page_says_so_stands_still_and_is_as_a_fresh_one_w
         assert (await cells(page, "kid-0000"))["status"] == "↻retrying"
         assert await page.js("document.querySelector('[aria-selected=true]').dataset.key") == "kid-0000"
         assert await page.js("document.querySelectorAll('.banner:not([hidden])').length") == 0
+        fresh = await page.pages.open(f"http://127.0.0.1:{proxy.port}/")
+        await fresh.until("document.querySelector('.pill.live') && document.querySelectorAll('.row').length === 2")
+        for session in ("root-000", "kid-0000"):
+            both = [await cells(page, session), await cells(fresh, session)]
+            assert [{key: text for key, text in each.items() if key != "time"} for each in both] == [
+                {key: text for key, text in both[0].items() if key != "time"}
+            ] * 2
 
 
 async def test_a_gap_says_how_many_and_for_how_long(browser: Chromium) -> None:
