@@ -86,7 +86,7 @@ class Planted:
         node = ground.nodes.get(ground.root_id)
         declared = Declared(job.tree) if job.tree else declared_in([] if node is None else node.tree.own_records)
         planted = cls(job, home, models, ground, sink, feed, kernels, declared)
-        planted.fold.host = HostFacts(os.getpid(), ground.path, windows(home))
+        planted.fold.host = HostFacts(os.getpid(), ground.path, windows(home), job.budgets.get("max_cost"))
         sink.watchers += [planted.fold.take, planted.hearing.take]
         stored_model = None if node is None else model_of(node)
         model = planted._checked_model(stored_model)

@@ -106,6 +106,8 @@ class LiveTree:
         child = self.sessions.get(event.child_session_id) or self._add(LiveSession(place))
         child.name, child.model, child.last_ms = event.name, event.model, at_ms
         child.summary = child.summary or event.prompt[:LINE_CHARS]
+        limit_usd = event.limits.get("max_cost")
+        child.max_cost_usd = float(limit_usd) if isinstance(limit_usd, int | float) else None
         self._changed(child)
 
     def _child_settled(self, event: ChildSettledEntry, at_ms: int) -> None:

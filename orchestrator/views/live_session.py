@@ -21,11 +21,15 @@ WAITING_TOOL = "wait_agents"
 
 @attrs.frozen
 class HostFacts:
-    """What events do not say: the process that runs the trees, where journals lie, the windows of models in tokens."""
+    """What events do not say: the process that runs the trees, where journals lie, the windows of models in tokens.
+
+    `max_cost_usd`: what the whole tree may spend.
+    """
 
     pid: int | None = None
     path: Callable[[str], str | None] = lambda session_id: None
     window: Callable[[str], int | None] = lambda model: None
+    max_cost_usd: float | None = None
 
 
 @attrs.define(eq=False)
@@ -69,6 +73,7 @@ class LiveSession:
     is_compacting: bool = False
     host_pid: int | None = None
     path: str | None = None
+    max_cost_usd: float | None = None
     children: list["LiveSession"] = attrs.field(factory=list)
     total: Spend = NOTHING
     row: AgentRow | None = None
@@ -147,6 +152,7 @@ def row_of(session: LiveSession, host: HostFacts) -> AgentRow:
             phase=session.phase,
             phase_ms=session.phase_ms,
             written_chars=session.written_chars,
+            max_cost_usd=session.max_cost_usd if session.place.parent_id else host.max_cost_usd or session.max_cost_usd,
             is_begun=session.is_begun,
             is_running=session.is_running,
             rest=session.rest,
@@ -194,6 +200,7 @@ def session_of(row: AgentRow) -> LiveSession:
         is_compacting=row.status == "compacting",
         host_pid=row.host_pid,
         path=row.path,
+        max_cost_usd=pulse.max_cost_usd,
     )
 
 

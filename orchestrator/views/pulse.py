@@ -23,7 +23,7 @@ class Pulse(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     """`as_of_ms`: the moment that `elapsedMs` of the row is of, Unix milliseconds; it counts on while the session works.
 
     `written_chars` came of the answer that is being written. `answer`: first line of the last one. `is_begun`: its first run
-    has started; `rest`: what it is while no run is open.
+    has started; `rest`: what it is while no run is open. `max_cost_usd`: what it and all below it may spend.
     """
 
     as_of_ms: int
@@ -34,5 +34,6 @@ class Pulse(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     is_begun: bool = True
     is_running: bool = False
     rest: Status = "idle"
+    max_cost_usd: float | None = None
     answer: str | None = None
     error: str | None = None

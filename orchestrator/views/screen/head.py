@@ -3,9 +3,11 @@
 import msgspec
 
 from orchestrator.views.chips import chip_counts
+from orchestrator.views.context import bar
 from orchestrator.views.grid import Look
 from orchestrator.views.money import dollars, duration, money, spent_tokens, tokens
 from orchestrator.views.outline import Forest
+from orchestrator.views.pulse import Pulse
 from orchestrator.views.rows import AgentRow
 from orchestrator.views.screen.state import Lost, Screen
 from orchestrator.views.signs import title
@@ -13,12 +15,14 @@ from orchestrator.views.spans import Line, Span, filled, joined
 from orchestrator.views.states import STATES
 from orchestrator.views.text import count, cut, one_line
 from store.errors import BadUsage
-from store.usage import spend_of
+from store.usage import pico_usd, spend_of
 
 _WIDE = 100
 _NAME_CELLS = 30
 _CHIP_SIGNS = {"running": "running", "waiting": "waiting", "ended": "completed"}
 _MINUTE_MS = 60_000
+_BAR_CELLS = (13, 26)
+_UNLIMITED = 2
 
 
 def head(screen: Screen) -> list[Line]:
@@ -85,17 +89,27 @@ def _money_line(screen: Screen, root: AgentRow | None) -> Line:
     if root is None:
         return ()
     unpriced = ", ".join(one_line(model, 40) for model in root.unpriced_models)
+    left: list[Span] = [(" ", ""), (look.text(money(root.total)), "bold"), *_of_limit(root, look)]
     facts = [
         _rate(root),
         f"{tokens(spent_tokens(root.total))} {'tokens' if look.width >= _WIDE else 'tok'}",
         f"no price: {unpriced}" if unpriced and look.width >= _WIDE else "",
     ]
-    left = (
-        (" ", ""),
-        (look.text(money(root.total)), "bold"),
-        (look.text("".join(f" · {fact}" for fact in facts if fact)), "dim"),
-    )
-    return filled(left, ((duration(root.elapsed_ms), "dim"),), look.width, look.signs.cut)
+    told = " · ".join(fact for fact in facts if fact)
+    left.append((look.text(f" {told}" if len(left) > _UNLIMITED else f" · {told}"), "dim"))
+    return filled(tuple(left), ((duration(root.elapsed_ms), "dim"),), look.width, look.signs.cut)
+
+
+def _of_limit(root: AgentRow, look: Look) -> list[Span]:
+    """` of $10.00 ━━━━╌╌╌`, where the tree may spend so much and no more."""
+    limit_usd = root.pulse.max_cost_usd if isinstance(root.pulse, Pulse) else None
+    if not limit_usd or root.total is None:
+        return []
+    spent_usd = root.total.cost.total
+    style = "bold red" if spent_usd >= limit_usd else "yellow"
+    cells = _BAR_CELLS[look.width >= _WIDE]
+    drawn = bar(spent_usd / limit_usd, cells, look.signs)
+    return [(f" of {dollars(pico_usd(limit_usd))} ", ""), (drawn, style)]
 
 
 def _rate(root: AgentRow) -> str:

@@ -171,7 +171,7 @@ class Told:
         event = LimitReached(limit=limit, value=allowed, allowed=allowed, holder_session_id=self.place.session_id)
         return self._tell(event)
 
-    def spawns(self, name: str, prompt: str = "look", model: str = "test/haiku") -> "Told":
+    def spawns(self, name: str, prompt: str = "look", model: str = "test/haiku", **limits: Any) -> "Told":
         """The child is told of, and has not begun."""
         child = self.stream.session(name, self.place)
         self._tell(
@@ -181,6 +181,7 @@ class Told:
                 child_depth=child.place.depth,
                 prompt=prompt,
                 model=model,
+                limits=limits,
             )
         )
         return child

@@ -56,7 +56,7 @@ def played(script: Script) -> Stream:
 def _happen(stream: Stream, told: Told, kind: str, tokens: tuple[int, ...], price: int) -> None:
     match kind:
         case "spawn":
-            told.spawns(f"child-{len(stream.sessions)}")
+            told.spawns(f"child-{len(stream.sessions)}", **({"max_cost": 0.25} if price else {}))
         case "answer" | "late":
             told.answers(
                 f"text {price}", tokens, PRICES[price], model=f"test/model-{price}", is_folded=kind == "answer"

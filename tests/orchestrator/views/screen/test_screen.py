@@ -8,15 +8,17 @@ from hypothesis import strategies as st
 from orchestrator.cli.watching import gap_text
 from orchestrator.engine.link import Gap
 from orchestrator.views.feed import FeedLine
+from orchestrator.views.live import LiveTree
+from orchestrator.views.live_session import HostFacts
 from orchestrator.views.rows import AgentRow
 from orchestrator.views.screen.details import Detail
 from orchestrator.views.screen.effects import Copy, Do, Examine, Quit, ShowEnded, Suspend, TryNow
 from orchestrator.views.screen.pane import KEPT, Fed
-from orchestrator.views.screen.state import Known, Lost
+from orchestrator.views.screen.state import Known, Lost, Screen
 from orchestrator.views.screen.step import Answered, Key, Resized, Said, Seen, Told, step
 from orchestrator.views.signs import title
 from store.usage import spend_of
-from tests.orchestrator.views.billing import billing_rows
+from tests.orchestrator.views.billing import billing, billing_rows
 from tests.orchestrator.views.events import Stream
 from tests.orchestrator.views.screen.played import Played, empty, played
 from tests.orchestrator.views.test_grid import HOSTILE
@@ -36,6 +38,22 @@ def test_the_head_at_80_columns() -> None:
         " sapwood  port-billing ● 8 running ◌ 1 waiting ! 4 issues ✓ 23            ● live",
         " ≥ $0.49 · $0.10/min · 426k tok                                            4m43s",
     ]
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (120, " ≥ $0.49 of $2.00 ━━━━━━╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌ $0.10/min · 426k tokens · no price: local/qwen"),
+        (80, " ≥ $0.49 of $2.00 ━━━╌╌╌╌╌╌╌╌╌╌ $0.10/min · 426k tok"),
+    ],
+)
+def test_what_is_left_of_a_limit_on_money_is_a_bar(width: int, line: str) -> None:
+    stream = billing()
+    fold = LiveTree(HostFacts(max_cost_usd=2.0))
+    for event in stream.events:
+        fold.take(*event)
+    view = Played(Screen(width, 20, now=stream.now)).see(fold.rows(stream.now))
+    assert view.lines[1].startswith(line)
 
 
 def test_the_last_line_names_as_many_keys_as_there_is_room_for() -> None:
