@@ -7,7 +7,7 @@ from functools import partial
 
 import click
 
-from orchestrator.cli.common import echo_json, echo_lines, echo_spans, home_from_env, look, told
+from orchestrator.cli.common import echo_json, echo_lines, echo_spans, home_from_env, look, told, translated
 from orchestrator.cli.stored_trees import StoredTrees
 from orchestrator.engine.control.places import places
 from orchestrator.engine.errors import EngineError, WrongUsage
@@ -55,13 +55,14 @@ def command(is_watching: bool, is_all: bool, as_json: bool) -> None:
 
 def _live(home: Home) -> list[AgentRow]:
     """What hosts say of their trees; without hosts nothing is imported for it."""
-    if not places(home):
-        return []
-    import trio
+    with translated():
+        if not places(home):
+            return []
+        import trio
 
-    from orchestrator.engine.watch import rows_now
+        from orchestrator.engine.watch import rows_now
 
-    return trio.run(partial(rows_now, home))
+        return trio.run(partial(rows_now, home))
 
 
 def _watch(stored: StoredTrees, *, as_json: bool) -> None:

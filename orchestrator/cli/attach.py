@@ -11,6 +11,7 @@ import trio
 from orchestrator.cli.common import SESSION, home_from_env, told
 from orchestrator.cli.live import Reached, in_loop, reached
 from orchestrator.cli.stdout import leave
+from orchestrator.engine.control.answers import GAP
 from orchestrator.engine.control.lines import LineReader, TooLong
 from orchestrator.engine.errors import EngineError, WrongUsage
 from orchestrator.engine.stdin import read_input
@@ -72,7 +73,7 @@ class _Attached:
 
     async def _show(self, all_of_it: trio.CancelScope) -> None:
         async for line in self.there.client.lines():
-            if line.startswith(b'{"type":"gap"'):
+            if line.startswith(GAP):
                 self._write(self.text.missed(msgspec.json.decode(line)["missed"]))
                 continue
             try:

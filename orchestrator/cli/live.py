@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from orchestrator.cli.common import session_named
-from orchestrator.engine.client import Client, CommandFailed, HostGone, HostInfo, hosts
+from orchestrator.engine.client import Client, CommandFailed, HostGone, HostInfo, asked, hosts
 from orchestrator.engine.errors import EngineError, NoKey, NotOurs, WrongUsage
 from orchestrator.engine.own_host import own_host
 from orchestrator.engine.resident import started
@@ -76,13 +76,9 @@ async def named_live(there: list[HostInfo], name: str) -> tuple[HostInfo, str] |
     """A session that is at hand somewhere. Raises WrongUsage where the name could mean several."""
     found: dict[str, HostInfo] = {}
     called: dict[str, HostInfo] = {}
+    rows = await asked((host.path for host in there), Client.rows)
     for host in there:
-        try:
-            async with await Client.connect(host.path) as client:
-                rows = (await client.call({"type": "list_sessions"}))["rows"]
-        except (HostGone, CommandFailed):
-            continue
-        for row in rows:
+        for row in rows.get(host.path, ()):
             session_id = row["sessionId"]
             if session_id == name:
                 return host, session_id

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import attrs
 import trio
@@ -53,7 +54,7 @@ class View:
     _names: dict[str, str] = attrs.field(factory=dict)
     _lines: list[Fed] = attrs.field(factory=list)
     _told_ended: int = 0
-    _told_gaps: dict[str, int] = attrs.field(factory=dict)
+    _told_gaps: dict[Path, int] = attrs.field(factory=dict)
     _wanted: str | None = None
     _wake: trio.Event = attrs.field(factory=trio.Event)
     _examine: trio.Event = attrs.field(factory=trio.Event)

@@ -2,22 +2,23 @@
 
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import attrs
 import msgspec
 import trio
 
-from orchestrator.engine.control.endpoint import is_answered, is_ours
+from orchestrator.engine.control.endpoint import answering, is_ours
 from orchestrator.engine.control.lines import LineReader, TooLong
-from orchestrator.engine.control.places import places
 from store.disk.home import Home
 from store.wire import encode
 
-HELLO_S = 2.0
+T = TypeVar("T")
+ANSWER_S = 3.0
+"""So long a host that is asked with others is waited for."""
 RECEIVE_BYTES = 64 << 10
 # Rows and entries of a whole page in one line, and more: what a host says is not limited as what it is told.
 ANSWER_BYTES = 128 << 20
@@ -59,7 +60,7 @@ class Client:
     stream: trio.SocketStream
     _reader: LineReader = attrs.field(factory=lambda: LineReader(ANSWER_BYTES))
     _number: int = 0
-    _answers: dict[int, _Response] = attrs.field(factory=dict)
+    _answers: dict[int, _Response | None] = attrs.field(factory=dict)
     _lines: deque[bytes] = attrs.field(factory=deque)
     _is_reading: bool = False
     _is_gone: bool = False
@@ -81,18 +82,20 @@ class Client:
     async def call(self, command: dict[str, Any]) -> dict[str, Any]:
         """Give a command and return the `data` of its answer. Raises CommandFailed, HostGone."""
         self._number += 1
-        number = self._number
-        line = encode({**command, "id": number}) + b"\n"
-        try:
-            async with self._sending:
-                await self.stream.send_all(line)
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise HostGone("the host has ended") from error
-        await self._until(lambda: number in self._answers)
-        answer = self._answers.pop(number)
+        answer = await self._answer(self._number, encode({**command, "id": self._number}) + b"\n")
         if not answer.success:
             raise CommandFailed(answer.error.code, answer.error.message)
         return answer.data if isinstance(answer.data, dict) else {}
+
+    async def rows(self) -> list[dict[str, Any]]:
+        """The rows of all sessions of the host, page by page, parents before children. Raises as `call`."""
+        rows: list[dict[str, Any]] = []
+        cursor: int | None = 0
+        while cursor is not None:
+            page = await self.call({"type": "list_sessions", "cursor": cursor})
+            rows += page["rows"]
+            cursor = page.get("cursor")
+        return rows
 
     def lines(self) -> AsyncIterator[bytes]:
         """All that is no answer: snapshots, lines of the stream, gaps; each with its newline. Ends with the host."""
@@ -113,6 +116,29 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    async def _answer(self, number: int, line: bytes) -> _Response:
+        """What a line is answered with. An answer that nobody waits for any more is not kept."""
+        self._answers[number] = None
+        try:
+            await self._send(line)
+            await self._until(lambda: self._answers[number] is not None)
+        finally:
+            answer = self._answers.pop(number)
+        if answer is None:
+            raise HostGone("the host has ended")
+        return answer
+
+    async def _send(self, line: bytes) -> None:
+        try:
+            async with self._sending:
+                await self.stream.send_all(line)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise HostGone("the host has ended") from error
+        except trio.Cancelled:
+            # Half a line may have gone out, so nothing may follow it.
+            self.stream.socket.close()
+            raise
 
     async def _until(self, is_there: Callable[[], bool]) -> None:
         """Raises HostGone when it never will be."""
@@ -142,7 +168,7 @@ class Client:
             answer = _answer(line)
             if answer is None:
                 self._lines.append(line + b"\n")
-            elif isinstance(answer.id, int):
+            elif answer.id in self._answers:
                 self._answers[answer.id] = answer
 
 
@@ -182,23 +208,33 @@ class HostInfo:
     is_resident: bool = False
 
 
-async def hosts(home: Home) -> list[HostInfo]:
-    """The hosts of this home that answer, all asked at once. Raises OSError, StoreError where the folder cannot be read."""
-    found: list[HostInfo] = []
+async def asked(sockets: Iterable[Path], ask: Callable[[Client], Awaitable[T]]) -> dict[Path, T]:
+    """What hosts say, all asked at once, by socket and in their order.
 
-    async def ask(path: Path) -> None:
-        with trio.move_on_after(HELLO_S):
+    One that is gone, does not answer in time, or answers as another version would, says nothing.
+    """
+    told: dict[Path, T] = {}
+
+    async def one(socket: Path) -> None:
+        with trio.move_on_after(ANSWER_S):
             try:
-                async with await Client.connect(path) as client:
-                    told = await client.call({"type": "hello"})
-            except (HostGone, CommandFailed, msgspec.DecodeError):
+                async with await Client.connect(socket) as client:
+                    told[socket] = await ask(client)
+            except (HostGone, CommandFailed, msgspec.ValidationError, KeyError):
                 return
-            host = told["hostId"], told["pid"], told["version"], tuple(told["roots"]), told["resident"]
-            found.append(HostInfo(path, *host))
 
-    there = places(home)
     async with trio.open_nursery() as nursery:
-        for place in there:
-            if is_answered(place):
-                nursery.start_soon(ask, place.socket)
-    return sorted(found, key=lambda host: str(host.path))
+        for socket in sockets:
+            nursery.start_soon(one, socket)
+    return {socket: told[socket] for socket in sorted(told)}
+
+
+async def hosts(home: Home) -> list[HostInfo]:
+    """The hosts of this home that answer. Raises OSError where the folder cannot be read."""
+
+    async def hello(client: Client) -> tuple[str, int, str, tuple[str, ...], bool]:
+        told = await client.call({"type": "hello"})
+        return told["hostId"], told["pid"], told["version"], tuple(told["roots"]), told["resident"]
+
+    told = await asked(answering(home), hello)
+    return [HostInfo(path, *host) for path, host in told.items()]

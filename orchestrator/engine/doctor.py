@@ -8,8 +8,7 @@ from pathlib import Path
 import attrs
 
 from orchestrator.engine.config import load_config
-from orchestrator.engine.control.endpoint import clean, is_answered
-from orchestrator.engine.control.places import places
+from orchestrator.engine.control.endpoint import abandoned, clean
 from orchestrator.engine.errors import WrongUsage
 from orchestrator.engine.opening import OwnedTree
 from store.disk import catalog_file
@@ -82,8 +81,8 @@ def _configuration(home: Home, cwd: Path) -> Iterator[Ailment]:
 
 def _sockets(home: Home) -> Iterator[Ailment]:
     try:
-        gone = [place for place in places(home) if not is_answered(place)]
-    except (StoreError, OSError) as error:
+        gone = abandoned(home)
+    except OSError as error:
         yield Ailment("sockets", f"the folder of sockets cannot be read: {error}", "no other terminal can reach a run")
         return
     if gone:

@@ -1,6 +1,6 @@
 """The streams of live hosts as one: hosts come and go by themselves, each tree's lines keep their order."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,9 @@ import msgspec
 import trio
 
 from orchestrator.dialects.projection import NATIVE, Projection, project
-from orchestrator.engine.client import Client, HostGone
-from orchestrator.engine.control.answers import gap
-from orchestrator.engine.control.endpoint import is_answered
-from orchestrator.engine.control.places import places
+from orchestrator.engine.client import Client, CommandFailed, HostGone
+from orchestrator.engine.control.answers import LEFT, OPENED, SNAPSHOT, gap
+from orchestrator.engine.control.endpoint import answering
 from store.disk.home import Home
 from store.events import parted
 
@@ -28,13 +27,13 @@ async def each_host(
 ) -> None:
     """`meet(path, is_new)` every host that there is and every one that comes, once and in a task of its own. Until cancelled.
 
-    HostGone from `meet` is the end of that one. Raises OSError where the folder cannot be read.
+    HostGone and CommandFailed from `meet` are the end of that one. Raises OSError where the folder cannot be read.
     """
-    there = _answered(home, set())
+    there = set(answering(home))
     task_status.started()
 
     async def guarded(path: Path, is_new: bool) -> None:
-        with suppress(HostGone):
+        with suppress(HostGone, CommandFailed):
             await meet(path, is_new)
 
     async with trio.open_nursery() as nursery:
@@ -46,11 +45,7 @@ async def each_host(
             met, is_new = there, True
             await trio.sleep(PERIOD_S)
             with suppress(OSError):
-                there = _answered(home, met)
-
-
-def _answered(home: Home, met: set[Path]) -> set[Path]:
-    return {place.socket for place in places(home) if place.socket in met or is_answered(place)}
+                there = set(answering(home, known=met))
 
 
 class _Row(msgspec.Struct, frozen=True, rename="camel"):
@@ -58,15 +53,10 @@ class _Row(msgspec.Struct, frozen=True, rename="camel"):
     root_session_id: str
 
 
-class _Rows(msgspec.Struct, frozen=True):
-    rows: tuple[_Row, ...] = ()
-
-
 class _Snapshot(msgspec.Struct, frozen=True):
     row: _Row
 
 
-_SNAPSHOT = b'{"type":"snapshot"'
 _snapshot: msgspec.json.Decoder[_Snapshot] = msgspec.json.Decoder(_Snapshot)
 _header: msgspec.json.Decoder[_Row] = msgspec.json.Decoder(_Row)
 
@@ -94,7 +84,7 @@ class Following:
         async with await Client.connect(path) as client:
             hello = await client.call({"type": "hello"})
             told = _Told(self.projection, top_id)
-            rows = msgspec.convert(await client.call({"type": "list_sessions"}), _Rows).rows
+            rows = msgspec.convert(await client.rows(), list[_Row])
             told.learn(rows)
             request = self._subscription(top_id)
             if since is not None:
@@ -125,13 +115,15 @@ class _Told:
     _roots: dict[str, str] = attrs.field(factory=dict)
     _trees: dict[str, Projection] = attrs.field(factory=dict)
 
-    def learn(self, rows: tuple[_Row, ...]) -> None:
+    def learn(self, rows: Iterable[_Row]) -> None:
         self._roots |= {row.session_id: row.root_session_id for row in rows}
 
     def line(self, line: bytes) -> bytes:
-        """What is shown of a line; nothing of a snapshot, which is no event."""
-        if line.startswith(_SNAPSHOT):
+        """What is shown of a line; nothing of those that tell how trees stand, which are no events."""
+        if line.startswith(SNAPSHOT):
             self.learn((_snapshot.decode(line).row,))
+            return b""
+        if line.startswith((OPENED, LEFT)):
             return b""
         parts = None if self.first.changes_nothing else parted(line)
         if parts is None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Literal
 
 import attrs
@@ -9,6 +10,7 @@ import msgspec
 import trio
 
 from orchestrator.engine.client import Client, HostGone
+from orchestrator.engine.control.answers import GAP, LEFT, OPENED, SNAPSHOT
 from orchestrator.views.live import LiveTree
 from orchestrator.views.rows import AgentRow
 from store.events import Event, Tags
@@ -29,8 +31,6 @@ class _Head(msgspec.Struct, rename="camel"):
 
 
 _head: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
-_SNAPSHOT, _GAP = b'{"type":"snapshot"', b'{"type":"gap"'
-_OPENED, _LEFT = b'{"type":"opened"', b'{"type":"left"'
 
 
 @attrs.frozen
@@ -48,7 +48,7 @@ class Link:
     `gaps`: what this reader has missed, in order. `changed` is called when rows may be others.
     """
 
-    socket: str
+    socket: Path
     changed: Callable[[], None]
     heard: Callable[[Tags, Event, bytes], None]
     state: Literal["joining", "live", "lost"] = "joining"
@@ -64,6 +64,7 @@ class Link:
     _seqs: dict[str, int] = attrs.field(factory=dict)
     _snapshots: list[AgentRow] = attrs.field(factory=list)
     _expected: int = 0
+    _stale: int = 0
 
     @property
     def roots(self) -> list[str]:
@@ -100,7 +101,7 @@ class Link:
         data = await client.call({"type": "subscribe", **({"since": since} if since is not None else {})})
         is_new = self._generation != str(data["generation"])
         self._generation, self._seqs = str(data["generation"]), dict(data["seqs"])
-        self._expected, self._snapshots = int(data["rows"]), []
+        self._expected, self._stale, self._snapshots = int(data["rows"]), 0, []
         for root_id in set(self.roots) - set(self._seqs):  # let go of while we were away
             self.fold.forget(root_id)
         missed = 0 if is_new else sum(seq - known[root_id] for root_id, seq in self._seqs.items() if root_id in known)
@@ -114,17 +115,15 @@ class Link:
         self.changed()
 
     async def _take(self, client: Client, line: bytes) -> None:
-        if line.startswith(_SNAPSHOT):
+        if line.startswith(SNAPSHOT):
             self._snapshot(_head.decode(line).row)
-        elif line.startswith(_GAP):
+        elif line.startswith(GAP):
             self.gaps.append(Gap(_head.decode(line).missed))
             self._generation = None
             await self._subscribe(client)
-        elif line.startswith(_OPENED):
-            head = _head.decode(line)
-            self._seqs[head.root_session_id or ""] = head.seq
-            self._expected, self._snapshots = head.rows, []
-        elif line.startswith(_LEFT):
+        elif line.startswith(OPENED):
+            self._opened(_head.decode(line))
+        elif line.startswith(LEFT):
             self._leave_tree(_head.decode(line).root_session_id or "")
         elif not self._expected:  # else it is older than the snapshot that is on its way
             taken = self.fold.take_line(line)
@@ -140,7 +139,18 @@ class Link:
         self.fold.forget(root_id)
         self.changed()
 
+    def _opened(self, head: _Head) -> None:
+        """Snapshots of one tree follow. Those of a subscription come in one piece, so what stands before them is older."""
+        if self._expected:
+            self._stale += head.rows
+            return
+        self._seqs[head.root_session_id or ""] = head.seq
+        self._expected, self._snapshots = head.rows, []
+
     def _snapshot(self, row: AgentRow | None) -> None:
+        if self._stale:
+            self._stale -= 1
+            return
         if row is not None:
             self._snapshots.append(row)
         self._expected -= 1

@@ -2,25 +2,25 @@
 
 import random
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import attrs
 import msgspec
 import trio
 
-from orchestrator.engine.client import Client, CommandFailed, HostGone
-from orchestrator.engine.control.endpoint import is_answered
-from orchestrator.engine.control.places import places
+from orchestrator.engine.client import Client, CommandFailed, HostGone, asked
+from orchestrator.engine.control.endpoint import answering, is_answered
+from orchestrator.engine.control.places import Place
 from orchestrator.engine.link import Heard, Link
 from orchestrator.views.current import merged
 from orchestrator.views.rows import AgentRow
 from store.disk.home import Home
-from store.errors import StoreError
 
 LOOK_S = 0.5
 STORED_S = 2.0
-ANSWER_S = 3.0
 RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 
 Trees = Sequence[Sequence[AgentRow]]
@@ -31,31 +31,13 @@ class NobodyRunsIt(Exception):
 
 
 async def rows_now(home: Home) -> list[AgentRow]:
-    """The rows of all hosts that answer, as they are now."""
-    rows: list[AgentRow] = []
+    """The rows of all hosts that answer, as they are now. Raises OSError where the folder cannot be read."""
 
-    async def ask(path: str) -> None:
-        with trio.move_on_after(ANSWER_S):
-            try:
-                async with await Client.connect(path) as client:
-                    told = await client.call({"type": "list_sessions"})
-                    rows.extend(msgspec.convert(told["rows"], list[AgentRow]))
-            except (HostGone, CommandFailed, msgspec.ValidationError, KeyError):
-                return
+    async def rows(client: Client) -> list[AgentRow]:
+        return msgspec.convert(await client.rows(), list[AgentRow])
 
-    async with trio.open_nursery() as nursery:
-        for path in answering(home):
-            nursery.start_soon(ask, path)
-    return rows
-
-
-def answering(home: Home, besides: Container[str] = ()) -> list[str]:
-    """The sockets of a home that a process listens at. Those in `besides` are known and not tried."""
-    try:
-        there = places(home)
-    except (OSError, StoreError):
-        return []
-    return [str(place.socket) for place in there if str(place.socket) not in besides and is_answered(place)]
+    told = await asked(answering(home), rows)
+    return [row for rows_of_one in told.values() for row in rows_of_one]
 
 
 @attrs.frozen
@@ -77,7 +59,7 @@ class Watch:
     home: Home
     stored: Callable[[float], Trees]
     heard: list[Heard] = attrs.field(factory=list)
-    links: dict[str, Link] = attrs.field(factory=dict)
+    links: dict[Path, Link] = attrs.field(factory=dict)
     ended: list[Ended] = attrs.field(factory=list)
     _resting: Trees = ()
     _is_read: bool = False
@@ -89,10 +71,16 @@ class Watch:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read_stored)
             while True:
-                for socket in answering(self.home, besides=self.links):
+                for socket in self._answering() - self.links.keys():
                     self.links[socket] = Link(socket, self._told, self._tell)
                     nursery.start_soon(self._follow, self.links[socket])
                 await trio.sleep(LOOK_S)
+
+    def _answering(self) -> set[Path]:
+        """None where the folder cannot be read."""
+        with suppress(OSError):
+            return set(answering(self.home, known=self.links))
+        return set()
 
     @property
     def is_read(self) -> bool:
@@ -137,7 +125,7 @@ class Watch:
                 pass
             link.leave(time.time())
             self._told()
-            if link.socket not in answering(self.home):
+            if not is_answered(Place(link.socket)):
                 break
             await self._pause(link)
         await self._drop(link)

@@ -13,6 +13,10 @@ Data = Mapping[str, Any] | None
 """The members of `data`."""
 
 
+# How lines of the connection begin that are neither answers nor events.
+SNAPSHOT, OPENED, LEFT, GAP = (f'{{"type":"{kind}"'.encode() for kind in ("snapshot", "opened", "left", "gap"))
+
+
 @attrs.frozen
 class Followed:
     """An answer, and what happens right behind it, before anything else can."""

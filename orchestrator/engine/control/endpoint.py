@@ -3,7 +3,7 @@
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Container, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -160,10 +160,20 @@ def listen(place: Place, home: Home) -> trio.SocketListener:
 
 def clean(home: Home) -> list[Place]:
     """Take away the sockets of processes that are gone; which they were. Raises OSError."""
-    gone = [place for place in places(home) if not is_answered(place)]
+    gone = abandoned(home)
     for place in gone:
         place.remove()
     return gone
+
+
+def abandoned(home: Home) -> list[Place]:
+    """Where nobody listens any more. Raises OSError."""
+    return [place for place in places(home) if not is_answered(place)]
+
+
+def answering(home: Home, known: Container[Path] = ()) -> list[Path]:
+    """The sockets that a process listens at; those that are `known` to be such are not tried again. Raises OSError."""
+    return [place.socket for place in places(home) if place.socket in known or is_answered(place)]
 
 
 def is_answered(place: Place) -> bool:

@@ -192,6 +192,25 @@ async def test_after_a_gap_rows_come_from_a_snapshot(tmp_path: Path) -> None:
         assert without_clock(watch.rows(stream.now)) == without_clock(stream.rows())
 
 
+async def test_a_tree_that_was_opened_before_a_gap_was_filled_is_not_taken_for_what_fills_it(tmp_path: Path) -> None:
+    stream = Stream()
+    root = stream.root().begins()
+    host = FakeHost(stream.rows(), {root.place.root_id: 3})
+    async with fake_host(tmp_path, host), watching(tmp_path) as watch:
+        await until(lambda: bool(watch.rows(0.0)))
+        older = stream.rows()
+        root.answers("unseen").settles()
+        host.rows = stream.rows()
+        lines = [
+            {"type": "gap", "rootSessionId": root.place.root_id, "missed": 42},
+            {"type": "opened", "generation": "one", "rootSessionId": root.place.root_id, "seq": 3, "rows": 1},
+            {"type": "snapshot", "generation": "one", "row": older[0]},
+        ]
+        await host.streams[-1].send_all(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+        await until(lambda: watch.rows(0.0)[0].outcome == "completed")
+        assert without_clock(watch.rows(stream.now)) == without_clock(stream.rows())
+
+
 async def test_a_host_that_says_nothing_any_more_is_lost_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,3 +249,20 @@ async def test_the_rows_of_all_hosts_at_one_moment(tmp_path: Path) -> None:
             await live.prompt(client, "first")
             await until(lambda: [row.outcome for row in live.host.rows()] == ["completed"])
         assert without_clock(await rows_now(live.host.home)) == without_clock(live.host.rows())
+
+
+async def test_rows_come_from_all_pages_of_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.engine.control.reading.PAGE_ITEMS", 1)
+
+    def answer(request: ModelRequest) -> Any:
+        if request.depth or request.call > 1:
+            return "done"
+        return [("spawn_agent", {"prompt": "think", "name": "kid", "wait": True})]
+
+    async with live_host(tmp_path) as live:
+        live.answer = answer
+        async with live.connected() as client:
+            await live.prompt(client, "go")
+            await until(lambda: [row.outcome for row in live.host.rows()] == ["completed", "completed"])
+            assert [row["name"] for row in await client.rows()] == [row.name for row in live.host.rows()]
+        assert len(await rows_now(live.host.home)) == 2
