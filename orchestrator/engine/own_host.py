@@ -40,7 +40,9 @@ async def own_host(home: Home, environ: Mapping[str, str]) -> AsyncIterator[Path
             if endpoint.socket is None:
                 raise EngineError(f"this process cannot be the host: {endpoint.trouble}")
             await outer.start(signals.hear, outer.cancel_scope)
-            yield endpoint.socket
+            with trio.CancelScope() as use:
+                outer.start_soon(_end, host, use)
+                yield endpoint.socket
             for planted in list(host.trees.values()):
                 await planted.tree.quiet()
             host.leave("its work is done")
@@ -48,3 +50,12 @@ async def own_host(home: Home, environ: Mapping[str, str]) -> AsyncIterator[Path
         outer.cancel_scope.cancel()
     if signals.number is not None:
         raise Interrupted(signals.number, signals.reason or "stopped")
+    if use.cancelled_caught:
+        raise EngineError("this host was told to end by another process")
+
+
+async def _end(host: Host, use: trio.CancelScope) -> None:
+    """Whoever uses the host stops when it is told to end and its trees are at rest."""
+    await host.leaving.wait()
+    await host.rested()
+    use.cancel()

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -336,6 +337,33 @@ def test_commands_become_the_host_of_a_session_that_nobody_has(desk: Desk) -> No
     assert (tree.unrepaired, tree.liveness.state) == (0, "dead")
     refused = desk.run("spawn", "--parent", "port", "--name", "kid", "again")
     assert (refused.status, "kid" in refused.err) == (1, True)
+
+
+@pytest.mark.parametrize("words", [("attach", "port"), ("send", "port", "go")], ids=["attach", "send"])
+@pytest.mark.parametrize("ending", ["signal", "shutdown"])
+def test_a_command_that_is_the_host_ends_when_it_is_told(desk: Desk, words: tuple[str, ...], ending: str) -> None:
+    command = marked_sleep()
+    assert desk.run("--name", "port", "-m", desk.script(sleeper(command)), "hello").status == 0
+    running = desk.start(*words, stdin=subprocess.PIPE)
+    if words[0] == "attach":
+        assert running.popen.stdin is not None
+        running.popen.stdin.write(b"go\n")
+        running.popen.stdin.flush()
+    elif running.popen.stdin is not None:
+        running.popen.stdin.close()
+    until(lambda: living(command), "the tool")
+    if ending == "signal":
+        running.send(signal.SIGINT)
+    else:
+        (place,) = (desk.home / "run").glob("*.sock")
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(str(place))
+            sock.sendall(b'{"type":"shutdown"}\n')
+            sock.recv(1000)
+    done = running.end()
+    assert (done.status, living(command)) == (130 if ending == "signal" else 1, set())
+    assert "Traceback" not in done.err
+    assert desk.tree().unrepaired == 0
 
 
 def test_who_is_not_there_is_told_as_such(desk: Desk) -> None:
