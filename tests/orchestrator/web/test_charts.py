@@ -133,6 +133,8 @@ async def test_one_goes_into_a_part_and_back_and_measures_tokens_too(browser: Ch
         await page.until("(id) => document.querySelector('.panel .box.node').dataset.session === id", root.id)
         await page.click(".panel .choice button:nth-child(2)")
         await page.until("document.querySelector('.panel').innerText.includes('width = tokens')")
+        assert await page.texts(".panel .choice [aria-pressed=true]") == ["tokens"]
+        assert await page.texts(".panel .choice [aria-pressed=false]") == ["cost"]
 
 
 async def test_bars_are_as_long_as_their_events_and_every_settled_lane_has_one_end(
@@ -182,6 +184,7 @@ async def test_bars_are_as_long_as_their_events_and_every_settled_lane_has_one_e
         assert await page.js("document.querySelectorAll('.panel .spawn').length") == 2
         await page.click(".panel .lanelabel")
         await page.until("document.querySelector('.panel .steplabel')")
+        assert await page.js("document.querySelector('.panel .lanelabel').ariaExpanded") == "true"
         assert "bash pytest · 31s" in await page.texts(".panel .steplabel")
 
 
