@@ -1,6 +1,7 @@
 """What commands share: the home, sessions by name, the terminal. Imports neither trio nor httpx."""
 
 import errno
+import math
 import os
 import shutil
 import sys
@@ -32,6 +33,21 @@ P = ParamSpec("P")
 R = TypeVar("R")
 _OFFERED = 50
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+
+
+class Amount(click.FloatRange):
+    """Dollars or seconds: above nothing and finite, since no limit is ever reached that is not a number."""
+
+    def __init__(self, most: float | None = None) -> None:
+        super().__init__(0, most, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        amount = super().convert(value, param, ctx)
+        if not math.isfinite(amount):
+            self.fail(
+                f"expected a finite number, found {value!r}; without the option there is no such limit", param, ctx
+            )
+        return amount
 
 
 def options_of(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:

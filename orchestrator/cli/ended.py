@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.stdout import drop_stdout, leave
+from orchestrator.engine.errors import WrongUsage
 from orchestrator.engine.job import Ended, Job
 from orchestrator.views.text import safe_lines, sanitize_terminal
 from store.usage import pico_usd
@@ -52,6 +53,13 @@ def _print(answer: str) -> None:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     safe = "\n".join(safe_lines(answer)) if sys.stdout.isatty() else answer
     click.echo(safe.encode(sys.stdout.encoding, "replace"))
+
+
+def must_be_writable(path: str) -> None:
+    """Raises WrongUsage: an answer that there is no place for is told before it is paid for."""
+    parent = Path(path).absolute().parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise WrongUsage(f"expected a path for the answer, found {path}, and no file can be written in {parent}")
 
 
 def write_answer(path: str | None, ended: Ended) -> bool:

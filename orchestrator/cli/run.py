@@ -11,7 +11,7 @@ from orchestrator.cli import run_options
 from orchestrator.cli.common import home_from_env, newest_root, session_named
 from orchestrator.cli.declared import as_declared
 from orchestrator.cli.detaching import detach
-from orchestrator.cli.ended import show_end, watched, write_answer
+from orchestrator.cli.ended import must_be_writable, show_end, watched, write_answer
 from orchestrator.cli.resuming import as_before
 from orchestrator.dialects.projection import Projection
 from orchestrator.engine.config import load_config
@@ -58,6 +58,8 @@ def command(prompt: tuple[str, ...], **options: Any) -> None:
     try:
         home = place_of(home_from_env(), options["session_dir"])
         folder = work_folder(options["cwd"])
+        if options["output"] is not None:
+            must_be_writable(options["output"])
         stored = _stored(options, home, folder)
         is_rpc = options["mode"] == "rpc"
         piped = "" if is_rpc else _piped(has_prompt=bool(prompt or options["tree"]))

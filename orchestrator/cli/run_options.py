@@ -2,7 +2,7 @@
 
 import click
 
-from orchestrator.cli.common import known_names, options_of
+from orchestrator.cli.common import Amount, known_names, options_of
 from orchestrator.engine.job import DURABILITY
 from store.dialects import DIALECTS
 
@@ -107,14 +107,12 @@ limits = options_of(
     click.option(
         "--max-cost",
         "--max-budget-usd",
-        type=click.FloatRange(0, min_open=True),
+        type=Amount(),
         envvar="SAPWOOD_MAX_COST",
         help="Dollars for the tree; a call is begun only if it fits at its worst.",
     ),
     click.option("--max-tokens", type=click.IntRange(1), envvar="SAPWOOD_MAX_TOKENS", help="Tokens for the tree."),
-    click.option(
-        "--timeout", type=click.FloatRange(0, min_open=True), envvar="SAPWOOD_TIMEOUT", help="Seconds for this run."
-    ),
+    click.option("--timeout", type=Amount(), envvar="SAPWOOD_TIMEOUT", help="Seconds for this run."),
 )
 trial = options_of(
     click.option(
@@ -134,7 +132,7 @@ trial = options_of(
     ),
     click.option(
         "--gate-timeout",
-        type=click.FloatRange(0, 86400, min_open=True),
+        type=Amount(86400),
         envvar="SAPWOOD_GATE_TIMEOUT",
         help="Seconds for one gate.",
     ),

@@ -8,6 +8,7 @@ import click
 from orchestrator.cli.common import (
     AS_JSON,
     SESSION,
+    Amount,
     echo_json,
     echo_lines,
     home_from_env,
@@ -144,10 +145,10 @@ def _end(session: str, command: str, *, as_json: bool) -> None:
 @click.option("-m", "--model", metavar="PROVIDER/ID", help="Its model; by default its parent's.")
 @click.option("--thinking", help="How long it thinks.")
 @click.option("-t", "--tools", help="Only these tools, comma-separated.")
-@click.option("--max-cost", type=click.FloatRange(0, min_open=True), help="Dollars for it and all below it.")
+@click.option("--max-cost", type=Amount(), help="Dollars for it and all below it.")
 @click.option("--max-tokens", type=click.IntRange(1), help="Tokens for it and all below it.")
 @click.option("--max-turns", type=click.IntRange(1), help="Model calls of it and all below it.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(0, min_open=True), help="Seconds for each of its runs.")
+@click.option("--timeout", "timeout_s", type=Amount(), help="Seconds for each of its runs.")
 @click.option("--detach", is_flag=True, help="A parent that is not at work is opened by the resident host, not here.")
 @AS_JSON
 @told

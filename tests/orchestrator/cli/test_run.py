@@ -86,6 +86,12 @@ USAGE_ERRORS = {
     "an unknown option": (("--modle", "x", "go"), "No such option '--modle'"),
     "a bad value": (("--max-depth", "many", "go"), "'many' is not a valid integer"),
     "a value out of range": (("--max-live-children", "0", "go"), "0 is not in the range"),
+    "a time that is no number": (("--timeout", "nan", "go"), "expected a finite number, found 'nan'"),
+    "a budget without end": (("--max-cost", "inf", "go"), "expected a finite number, found 'inf'"),
+    "an answer in no folder": (
+        ("-o", "no/such/answer.txt", "go"),
+        "found no/such/answer.txt, and no file can be written",
+    ),
     "a script that is not there": (("-m", "scripted/nowhere.toml", "go"), "nowhere.toml"),
     "a script that is a folder": (("-m", "scripted/.", "go"), "cannot be read: Is a directory"),
     "an unknown key in a script": (("-m", "scripted/typo.toml", "go"), "unknown field `txt` - at `$.reply[0]`"),
@@ -289,9 +295,10 @@ def test_the_last_answer_is_also_in_the_file_that_was_named(desk: Desk) -> None:
     model = desk.script(ECHO)
     done = desk.run("-m", model, "-o", "answer.txt", "hello", stdout=subprocess.DEVNULL)
     assert (done.status, (desk.folder / "answer.txt").read_text()) == (0, "hello\n")
-    done = desk.run("-m", model, "-o", "no/such/folder/answer.txt", "hello")
+    (desk.folder / "loop").symlink_to("loop")
+    done = desk.run("-m", model, "-o", "loop", "hello")
     assert (done.status, done.out) == (1, b"hello\n")
-    assert "no/such/folder" in done.err
+    assert "the answer could not be written to loop" in done.err
 
 
 def test_the_demo_on_a_home_that_takes_no_journal_is_told_without_a_traceback(
