@@ -6,12 +6,16 @@ import attrs
 import trio
 
 from orchestrator.cli.sessions_edit import opened
-from orchestrator.engine.client import CommandFailed, HostGone
+from orchestrator.engine.client import Client, CommandFailed, HostGone
 from orchestrator.engine.errors import EngineError
+from orchestrator.engine.resident import resident_of
 from orchestrator.engine.watch import NobodyRunsIt, Watch
 from orchestrator.web.ports import Order, Refused
 from store.disk.home import Home
 from store.ids import short
+
+_SAID = frozenset({"message", "answer", "steer"})
+_KEPT = frozenset({"rename", "archive", "unarchive"})
 
 
 @attrs.frozen
@@ -23,16 +27,29 @@ class WatchedHands:
 
     async def do(self, order: Order) -> None:
         try:
-            await self.watch.call(order.session_id, command_of(order))
+            await self._by_a_host(order)
         except NobodyRunsIt:
             await self._in_store(order)
         except (CommandFailed, HostGone) as error:
             raise Refused(str(error)) from error
         self.watch.read_again()
 
+    async def _by_a_host(self, order: Order) -> None:
+        """By the one that has the session; what is said to a stored one, by the resident host if there is one."""
+        command = command_of(order)
+        try:
+            await self.watch.call(order.session_id, command)
+        except NobodyRunsIt:
+            resident = await resident_of(self.home) if order.verb in _SAID else None
+            if resident is None:
+                raise
+            async with await Client.connect(resident.path) as client:
+                await client.call({**command, "sessionId": order.session_id})
+
     async def _in_store(self, order: Order) -> None:
-        if order.verb not in {"rename", "archive", "unarchive"}:
-            raise Refused(f"no host runs it: sapwood run -r {short(order.session_id)}")
+        if order.verb not in _KEPT:
+            name = short(order.session_id)
+            raise Refused(f"no host runs it: sapwood run -r {name} goes on with it, and so does sapwood serve")
         try:
             await trio.to_thread.run_sync(self._append, order)
         except EngineError as error:

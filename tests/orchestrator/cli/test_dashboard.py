@@ -181,7 +181,25 @@ async def test_what_is_stored_is_shown_named_and_archived(desk: Desk) -> None:
         refused = await post(shown.door, "/api/do", {"verb": "message", "sessionId": session, "text": "hello"})
 
     assert refused.status_code == 409
-    assert refused.json()["error"] == f"no host runs it: sapwood run -r {session[-8:]}"
+    assert f"no host runs it: sapwood run -r {session[-8:]}" in refused.json()["error"]
+
+
+async def test_what_is_said_to_a_stored_session_is_taken_by_a_resident_host(desk: Desk) -> None:
+    script = desk.script('[[reply]]\ntext = "done"\nusage = { input = 10, output = 1 }\n')
+    assert desk.run("run", "-m", script, "--name", "before", "go").status == 0
+    serve = desk.start("serve")
+    shown = await Shown.at(desk)
+    async with stream(shown.door) as told:
+        rows = Rows(told)
+        found = (await rows.until(lambda rows: "before" in rows))["before"]
+        order = {"verb": "message", "sessionId": found["id"], "text": "And now?"}
+        with trio.fail_after(30):
+            while (answer := await post(shown.door, "/api/do", order)).status_code == 409:  # noqa: ASYNC110
+                await trio.sleep(0.1)
+        assert answer.status_code == 200, answer.text
+        await rows.until(lambda rows: rows["before"]["turns"] == 2 and rows["before"]["word"] == "completed")
+    serve.send(signal.SIGTERM)
+    await trio.to_thread.run_sync(serve.end)
 
 
 async def test_a_read_only_dashboard_refuses_every_action(desk: Desk) -> None:
