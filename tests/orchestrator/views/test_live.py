@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.views.live import LiveTree
+from orchestrator.views.money import money
 from orchestrator.views.rows import AgentRow
 from store.usage import Price, Spend, Usage, add_up, spend_of
 from tests.orchestrator.views.events import PRICE, Stream, Told
@@ -106,11 +107,14 @@ def assert_sums(rows: list[AgentRow]) -> None:
         assert spend(row.total) == add_up([spend(row.own), *(spend(child.total) for child in children)])
         assert row.descendants == sum(child.descendants + 1 for child in children)
         assert row.issues == row.state.is_issue + sum(child.issues for child in children)
+        assert money(row.total).startswith(("?", "≥ ")) == bool(row.unpriced_models)
+        assert set(row.unpriced_models) >= {model for child in children for model in child.unpriced_models}
 
 
 @settings(max_examples=80)
 @given(scripts)
 def test_a_parent_is_its_own_part_and_its_children_at_every_moment(script: Script) -> None:
+    """M3, M5."""
     stream, fold = played(script), LiveTree()
     for place, event, at in stream.events:
         fold.take(place, event, at)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from orchestrator.views.bills import bills
 from orchestrator.views.grid import Look
+from orchestrator.views.live import LiveTree
 from orchestrator.views.money import exact_money, money
 from orchestrator.views.rows import AgentRow, tree_rows
 from orchestrator.views.stored import Stored
@@ -17,6 +18,7 @@ from orchestrator.views.text import cells
 from orchestrator.views.usage_report import UsageNode, UsageReport, usage_report
 from orchestrator.views.usage_table import HEADS, Row, part_lines, part_rows, parted, session_rows
 from store.entries import CompactionEntry, UsageEntry
+from store.replay import replay_lines
 from store.usage import Price, Spend, Usage, add_up, priced, spend_of
 from tests.orchestrator.views.drawn import listed, texts, usage_text
 from tests.stored import PRICE, Forest, StoredSession, read, sample
@@ -66,6 +68,7 @@ def assert_sums(nodes: list[AgentRow] | tuple[UsageNode, ...]) -> None:
 def test_a_parent_is_its_own_part_and_its_children(
     script: list[tuple[str, int, tuple[int, ...], int]], owner: str
 ) -> None:
+    """M3, M5, M7."""
     with tempfile.TemporaryDirectory() as folder:
         forest = Forest.at(Path(folder) / "home")
         root = grow(forest, script)
@@ -77,6 +80,7 @@ def test_a_parent_is_its_own_part_and_its_children(
         rows = tree_rows(stored, forest.now)
         assert len(rows) == len(forest.sessions)
         assert_sums(rows)
+        assert_the_stream_tells_the_same(stored, rows)
         for session in forest.sessions:
             report = usage_report(stored, session)
             assert report.verified
@@ -87,6 +91,18 @@ def test_a_parent_is_its_own_part_and_its_children(
         assert_unknown_stays_unknown(rows)
         assert_table_sums(stored, rows[0])
         forest.close()
+
+
+def assert_the_stream_tells_the_same(stored: Stored, rows: list[AgentRow]) -> None:
+    """Live is as after a reload."""
+    fold = LiveTree()
+    for line in replay_lines(stored.nodes, stored.root_id):
+        fold.take_line(line)
+    told = {row.session_id: row for row in fold.rows()}
+    for row in rows:
+        shown = told[row.session_id]
+        assert (spend(shown.own), spend(shown.total)) == (spend(row.own), spend(row.total))
+        assert (shown.message_count, shown.turns, shown.name) == (row.message_count, row.turns, row.name)
 
 
 def assert_unknown_stays_unknown(rows: list[AgentRow]) -> None:
