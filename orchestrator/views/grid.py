@@ -9,6 +9,7 @@ from orchestrator.views.context import bar, context_text, is_full, percent
 from orchestrator.views.doing_text import doing, seconds_since
 from orchestrator.views.money import duration, money, spent_tokens, tokens
 from orchestrator.views.outline import Folding, Item, outline
+from orchestrator.views.pulse import Pulse
 from orchestrator.views.rows import AgentRow
 from orchestrator.views.signs import Signs, plain, signs, title
 from orchestrator.views.spans import Line, Span, restyled
@@ -20,15 +21,21 @@ _LEAST_NAME = 3
 
 @attrs.frozen
 class Look:
-    """How lines are drawn. `now` in Unix seconds."""
+    """How lines are drawn. `now` in Unix seconds. `is_frozen`: a row counts no further than it is known, as its host is lost."""
 
     width: int
     now: float
     is_ascii: bool = False
+    is_frozen: bool = False
 
     @property
     def signs(self) -> Signs:
         return signs(ascii=self.is_ascii)
+
+    def now_of(self, row: AgentRow) -> float:
+        """The time up to which things are known of a row."""
+        pulse = row.pulse if self.is_frozen else None
+        return min(self.now, pulse.as_of_ms / 1000) if isinstance(pulse, Pulse) else self.now
 
     def text(self, text: str) -> str:
         """Text of ours or of others in what the terminal can show."""
@@ -129,7 +136,7 @@ def _status(row: AgentRow, column: Column, look: Look) -> Span:
 def _doing(row: AgentRow, column: Column, look: Look) -> Span:
     shown = row.state
     style = shown.style if shown.is_issue else "" if shown.is_working else "dim"
-    return doing(row, look.now), style
+    return doing(row, look.now_of(row)), style
 
 
 def _model(row: AgentRow, column: Column, look: Look) -> Span:
@@ -155,7 +162,7 @@ def _agents(row: AgentRow, column: Column, look: Look) -> Span:
 
 
 def _last_event(row: AgentRow, column: Column, look: Look) -> Span:
-    ago_s = seconds_since(row.last_event_at, look.now)
+    ago_s = seconds_since(row.last_event_at, look.now_of(row))
     return duration(None if ago_s is None else max(0, ago_s) * 1000), "dim"
 
 

@@ -86,7 +86,7 @@ class Screen:
 
     @property
     def look(self) -> Look:
-        return Look(self.width, self.now, self.is_ascii)
+        return Look(self.width, self.now, self.is_ascii, is_frozen=self.known.lost is not None)
 
     @property
     def rows(self) -> tuple[AgentRow, ...]:

@@ -455,6 +455,8 @@ def test_a_lost_connection_is_told_with_its_age_and_the_next_try() -> None:
         in view.lines
     )
     assert view.press("t").asked == [TryNow()]
+    doing = [text for text in view.lines if "edit src" in text]
+    assert [text for text in view.later(60).lines if "edit src" in text] == doing
     assert view.lines[0].endswith("○ reconnecting · try 3")
     view.see(view.screen.rows)
     assert view.lines[0].endswith("● live")
