@@ -12,6 +12,7 @@ from orchestrator.engine.control.audience import Subscription
 from orchestrator.engine.control.connection import Connection
 from orchestrator.engine.control.desk import Desk
 from orchestrator.engine.control.endpoint import Endpoint
+from orchestrator.engine.control.outgoing import ANSWERS_BYTES
 from orchestrator.engine.host import Host, hosting
 from orchestrator.engine.job import Ended, Job
 from orchestrator.engine.jobs import Jobs
@@ -77,7 +78,9 @@ class Stdout:
         await self.writer.wait_for_room()
 
     async def wait_for_answers(self) -> None:
-        await self.writer.wait_for_room()
+        # An abort is heard also where the stream waits for its reader.
+        if not self.writer.has_less_than(ANSWERS_BYTES):
+            await self.writer.wait_for_room()
 
 
 @attrs.define(eq=False)

@@ -44,7 +44,11 @@ class LineWriter:
 
     @property
     def has_room(self) -> bool:
-        return self._is_gone or self._waiting_bytes < ROOM_BYTES
+        return self.has_less_than(ROOM_BYTES)
+
+    def has_less_than(self, size_bytes: int) -> bool:
+        """Whether less than this waits to be written."""
+        return self._is_gone or self._waiting_bytes < size_bytes
 
     async def wait_for_room(self) -> None:
         """Return when less than `ROOM_BYTES` wait to be written."""

@@ -136,6 +136,19 @@ def test_a_client_that_reads_late_gets_every_byte(desk: Desk, ending: str) -> No
     assert seqs == list(range(2, len(seqs) + 2))
 
 
+def test_an_abort_is_heard_though_nobody_reads(desk: Desk) -> None:
+    running = start(desk, f'[[reply]]\ntext = "{"x" * 300_000}"\n', "go")
+    running.until_it_stands()
+    tell(running, id=1, type="get_state")
+    tell(running, id=2, type="abort")
+    until(lambda: any(b"run_settled" in path.read_bytes() for path in desk.sessions.glob("*.jsonl")), "the end")
+    assert running.popen.stdin is not None
+    running.popen.stdin.close()
+    done = running.end()
+    answers = [event["id"] for event in done.events if event["type"] == "response"]
+    assert answers == [1, 2]
+
+
 @pytest.mark.parametrize("kind", ["nothing", "a file", "closed"])
 def test_the_input_may_be_of_any_kind(desk: Desk, kind: str) -> None:
     model = desk.script(ECHO)
