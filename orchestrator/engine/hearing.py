@@ -22,11 +22,13 @@ class Ear:
             self._event = event
             self._came.set()
 
-    async def heard(self) -> Event:
+    async def heard(self) -> Event | None:
+        """None: the tree is let go of, and nothing comes any more."""
         await self._came.wait()
-        if self._event is None:
-            raise RuntimeError("an event was announced and is not there")
         return self._event
+
+    def end(self) -> None:
+        self._came.set()
 
     def __enter__(self) -> "Ear":
         return self
@@ -44,6 +46,11 @@ class Hearing:
     def take(self, place: Place, event: Event, at: float) -> None:
         for ear in self.ears:
             ear.take(place, event)
+
+    def end(self) -> None:
+        """Nothing comes any more."""
+        for ear in self.ears:
+            ear.end()
 
     def listen(self, wants: Callable[[Place, Event], bool]) -> Ear:
         """Listens from now on."""

@@ -114,7 +114,7 @@ class Host:
             await planted.aclose()
         finally:
             self._closing.remove(planted)
-        self._uprooted.unpark_all()
+            self._uprooted.unpark_all()
 
     async def rested(self) -> None:
         """Return when there is no tree any more."""

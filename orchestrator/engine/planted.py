@@ -150,8 +150,8 @@ class Planted:
         return lambda place, event: place.session_id == row.id and isinstance(event, kind)
 
     async def settled(self, row: Row) -> None:
-        """Return when no run of this session is open."""
-        while row.is_running:
+        """Return when no run of this session is open, or the tree is let go of: what broke it may have left one open."""
+        while row.is_running and not self.gone.is_set():
             # One that was woken and had nothing to do comes to rest without a word.
             with self.hearing.listen(self.event_of(row, AgentSettled)) as ear, trio.move_on_after(LOOK_AGAIN_S):
                 await ear.heard()
@@ -171,11 +171,14 @@ class Planted:
 
     async def aclose(self) -> None:
         """End what the tools left, and let go of the tree."""
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSING_S):
-            await self.kernels.aclose()
-            await self.models.aclose()
-        self.ground.close()
-        self.gone.set()
+        try:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSING_S):
+                await self.kernels.aclose()
+                await self.models.aclose()
+        finally:
+            self.ground.close()
+            self.gone.set()
+            self.hearing.end()
 
     # Making it
 
