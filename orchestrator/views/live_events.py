@@ -127,9 +127,14 @@ def _bill(session: LiveSession, usage: Usage) -> None:
 
 
 def _tool_start(session: LiveSession, event: ToolExecutionStart, at: int) -> None:
-    argument = first_argument(event.args) if isinstance(event.args, dict) else ""
+    arguments = event.args if isinstance(event.args, dict) else {}
+    names = arguments.get("names")
     session.calls[event.tool_call_id] = Call(
-        id=event.tool_call_id, name=event.tool_name, argument=argument, since_ms=at
+        id=event.tool_call_id,
+        name=event.tool_name,
+        argument=first_argument(arguments),
+        names=tuple(map(str, names)) if isinstance(names, list) else (),
+        since_ms=at,
     )
 
 

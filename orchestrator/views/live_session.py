@@ -267,7 +267,9 @@ def _work(session: LiveSession, word: str, below: list[AgentRow]) -> Activity:
         call = next(iter(session.calls.values()))
         label = f"{call.name} {call.argument}".strip()
         if call.name == WAITING_TOOL:
-            label = f"{call.name} · {len(below) - working} of {len(below)} done"
+            awaited = [row for row in below if not call.names or row.name in call.names]
+            done = sum(not row.state.is_working for row in awaited)
+            label = f"{call.name} · {done} of {len(awaited)} done"
         more = f" · +{len(session.calls) - 1}" if len(session.calls) > 1 else ""
         return Activity(kind="tool", label=label + more, since=iso(call.since_ms / 1000))
     if word == "waiting":

@@ -11,11 +11,15 @@ Phase = Literal["thinking", "writing", "between"]
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An open tool call. `argument`: the first one, as it is; `since_ms`: Unix milliseconds."""
+    """An open tool call. `argument`: the first one, as it is; `since_ms`: Unix milliseconds.
+
+    `names`: whom a wait is for; none: all children.
+    """
 
     id: str
     name: str
     argument: str = ""
+    names: tuple[str, ...] = ()
     since_ms: int
 
 

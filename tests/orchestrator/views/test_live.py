@@ -286,3 +286,18 @@ def test_a_child_that_has_not_begun_waits_for_a_slot_and_may_end_so() -> None:
     assert ended.state.word == "aborted"
     assert ended.activity is not None
     assert ended.activity.label == "its parent was stopped"
+
+
+def test_a_wait_for_some_children_counts_those() -> None:
+    stream = Stream()
+    root = stream.root().begins()
+    first, second = root.spawns("first").begins(), root.spawns("second").begins()
+    root.spawns("third").begins()
+    root.calls_tool("wait_agents", names=["first", "second"])
+    second.answers().settles()
+
+    activity = stream.rows()[0].activity
+
+    assert first.place.depth == 1
+    assert activity is not None
+    assert activity.label == "wait_agents · 1 of 2 done"
