@@ -17,7 +17,7 @@ from orchestrator.engine.resident import started
 from store.disk.home import Home
 
 T = TypeVar("T")
-_USAGE = frozenset({"wrong_shape", "unknown_session", "unknown_model", "unknown_entry", "no_session"})
+_USAGE = frozenset({"wrong_shape", "wrong_value", "unknown_session", "unknown_model", "unknown_entry", "no_session"})
 
 
 @attrs.frozen

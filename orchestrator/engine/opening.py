@@ -20,7 +20,7 @@ from store.disk.manager import SessionManager
 from store.disk.owned_journals import EMPTY, MISSING, OwnedJournals
 from store.disk.ownership import TreeLock
 from store.entries import Header
-from store.errors import OwnedElsewhere, StoreError
+from store.errors import BadId, OwnedElsewhere, StoreError
 from store.memory import MemoryJournal
 from store.repair import Fix, Node
 from store.times import iso
@@ -175,8 +175,9 @@ def closed_on_error(owned: OwnedTree) -> Iterator[None]:
 def root_of(fs: Fs, home: Home, session_id: str) -> str:
     """The root of the tree that a stored session belongs to. Raises WrongUsage, NotOurs."""
     try:
+        home.journal_path(session_id)
         header = read_header(fs, home, session_id)
-    except FileNotFoundError as error:
+    except (BadId, FileNotFoundError) as error:
         raise WrongUsage(f"there is no session {session_id}; `sapwood sessions list` shows those there are") from error
     except (OSError, StoreError) as error:
         raise NotOurs(f"session {session_id} cannot be read: {error}") from error

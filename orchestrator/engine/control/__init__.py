@@ -18,7 +18,7 @@ A slow reader gets the waiting deltas of a block in one line, which has the numb
 back with `since: {generation, seq}` or `{generation, seqs}`, as long as the ring of the tree holds what it missed. Numbers of one
 generation are given out once; another generation is another host. The end of the connection is the end of the host.
 
-Codes of errors: invalid_json, wrong_shape, unknown_command, line_too_long; no_session, unknown_session, unknown_entry,
+Codes of errors: invalid_json, wrong_shape, wrong_value, unknown_command, line_too_long; no_session, unknown_session, unknown_entry,
 unknown_model, not_ours (another process owns the tree), no_key; busy, refused, not_running, not_confirmed (it may still happen),
 not_begun, not_compacted, not_stored, not_forked, nothing_before, not_started; internal (a bug, told as what it is).
 """

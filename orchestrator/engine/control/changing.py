@@ -5,6 +5,7 @@ from pathlib import Path
 
 from actors.directory import Row
 from actors.protocol import mail
+from actors.protocol.model import ModelInfo
 from orchestrator.engine.control import requests
 from orchestrator.engine.control.answers import Data, Refused
 from orchestrator.engine.control.mailing import Mailing
@@ -29,6 +30,14 @@ from store.records import message_in
 Wait = Callable[[], Awaitable[Data]]
 
 
+def model_named(planted: Planted, name: str) -> ModelInfo:
+    """Raises Refused: there is no such model."""
+    try:
+        return planted.tree.supervisor.workshop.model(name)[1]
+    except KeyError as error:
+        raise Refused("unknown_model", str(error.args[0])) from error
+
+
 def set_model(planted: Planted, row: Row, command: requests.SetModel) -> Wait:
     """The model has to be there: else the session would fail with its next request."""
     provider, name = command.provider, command.model_id
@@ -36,10 +45,7 @@ def set_model(planted: Planted, row: Row, command: requests.SetModel) -> Wait:
         provider, _, name = command.model.partition("/")
     if not provider or not name:
         raise Refused("wrong_shape", "expected provider and modelId, or model as PROVIDER/ID")
-    try:
-        _, info = planted.tree.supervisor.workshop.model(f"{provider}/{name}")
-    except KeyError as error:
-        raise Refused("unknown_model", str(error.args[0])) from error
+    info = model_named(planted, f"{provider}/{name}")
     data = {"provider": info.provider, "id": info.id, "contextWindow": info.context_window or None}
     return _changed(planted, row, ModelChangeEntry(provider=info.provider, model_id=info.id), data)
 

@@ -11,9 +11,10 @@ from actors.protocol.tools import Refused as FamilyRefused
 from actors.receipts import Ask
 from orchestrator.engine.control import requests
 from orchestrator.engine.control.answers import Data, Refused
+from orchestrator.engine.control.changing import model_named
 from orchestrator.engine.control.mailing import Mailing
 from orchestrator.engine.declared.plan import plan_of
-from orchestrator.engine.errors import EngineError, NoKey
+from orchestrator.engine.errors import EngineError, NoKey, WrongUsage
 from orchestrator.engine.keeper import Keeper
 from orchestrator.engine.planted import Planted
 from orchestrator.engine.toolset import chosen_tools
@@ -27,6 +28,8 @@ def spawn_child(planted: Planted, row: Row, command: requests.Spawn) -> Callable
         raise Refused("wrong_shape", f"a child has no {', '.join(command.trial)}: only a root is held to that")
     if command.tree is not None:
         raise Refused("wrong_shape", "a tree is declared for a new root: expected cwd, and no session")
+    if command.model is not None:
+        model_named(planted, command.model)
     request = Spawn(
         command.prompt,
         command.name,
@@ -71,6 +74,8 @@ def spawn_root(keeper: Keeper, command: requests.Spawn) -> Callable[[], Awaitabl
         )
     except NoKey as error:
         raise Refused("no_key", str(error)) from error
+    except WrongUsage as error:
+        raise Refused("wrong_value", str(error)) from error
     except (EngineError, StoreError, OSError) as error:
         raise Refused("not_begun", str(error)) from error
     mailing = Mailing(planted, planted.tree.root)

@@ -86,6 +86,7 @@ async def test_settings_are_written_shown_and_heeded(tmp_path: Path) -> None:
         ("set_label", {"entryId": "ffffffff", "label": "x"}, "unknown_entry"),
         ("branch", {"entryId": "ffffffff"}, "unknown_entry"),
         ("fork", {"entryId": "ffffffff"}, "unknown_entry"),
+        ("spawn", {"prompt": "do", "model": "nope/nope"}, "unknown_model"),
         ("spawn", {"prompt": "do", "limits": {"max_wives": 1}}, "wrong_shape"),
         ("spawn", {"prompt": "do", "limits": {"max_cost": -1}}, "wrong_shape"),
         ("spawn", {"prompt": "do", "tools": ["rm"]}, "wrong_shape"),
