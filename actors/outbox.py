@@ -349,8 +349,13 @@ class Outbox:
             self.show(draft)
 
     def _show_late(self) -> list[Draft]:
-        """Show what was written and not shown, because a bug came between. The end of a run is for later, behind its brackets."""
-        late, self._unshown = self._unshown, []
+        """Show what was written and not shown, because a bug came between.
+
+        The end of a run is for later, behind its brackets: until then it counts as not shown, whatever comes between.
+        """
+        late = self._unshown
+        ends = [draft for draft in late if isinstance(draft.body, RunSettledEntry)]
+        self._unshown = [*ends]
         for draft in late:
             body = draft.body
             raw = bytes(body.message) if isinstance(body, MessageEntry) else b""
@@ -360,7 +365,7 @@ class Outbox:
                 self.start_turn()
             if not isinstance(body, RunSettledEntry):
                 self.show(draft)
-        return [draft for draft in late if isinstance(draft.body, RunSettledEntry)]
+        return ends
 
 
 def _cut_off(gate: GateStart, reason: str) -> GateEndEntry:

@@ -268,6 +268,25 @@ async def test_brackets_that_cannot_be_written_stay_open_unless_there_is_no_othe
     assert desk.journal.lines == []
 
 
+async def test_the_end_of_a_run_that_was_not_shown_is_shown_when_its_brackets_could_be_closed(
+    autojump_clock: MockClock,
+) -> None:
+    """Also where that took a second try: it was lost with the first one."""
+    desk = Desk.of()
+    desk.outbox.write([RunSettledEntry(run=1, outcome="completed")])
+    desk.outbox.start_loop()
+    desk.outbox.start_turn()
+    desk.outbox.start_reply(a_reply())
+    desk.journal.failures = 1
+
+    with pytest.raises(OSError, match="No space"):
+        desk.outbox.close_brackets("it crashed")
+    assert "run_settled" not in desk.types
+    desk.outbox.close_brackets("it crashed")
+
+    assert desk.types[-2:] == ["agent_end", "run_settled"]
+
+
 async def test_a_retry_that_has_ended_is_not_ended_again(autojump_clock: MockClock) -> None:
     desk = Desk.of()
     desk.outbox.show_retry(AutoRetryStart(attempt=1, max_attempts=4, delay_ms=1, error_message="busy"))
