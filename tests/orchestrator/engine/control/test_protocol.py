@@ -179,6 +179,17 @@ async def test_a_prompt_begins_a_run_and_is_answered_once_it_is_in_the_journal(t
         assert [message["role"] for message in messages] == ["user", "assistant"]
 
 
+async def test_a_line_up_to_the_limit_comes_through_whole(tmp_path: Path) -> None:
+    text = "ä" * ((LINE_BYTES - 1_000) // 2)
+    async with live_host(tmp_path) as live, live.connected() as client:
+        assert (await live.prompt(client, text))["disposition"] == "started"
+        await live.planted.settled(live.planted.tree.root)
+        said = (await client.call({"type": "get_messages", "sessionId": live.root_id}))["messages"][0]
+        assert said["content"][0]["text"] == text
+        page = await client.call({"type": "get_entries", "sessionId": live.root_id})
+        assert [entry["omittedBytes"] > len(text) for entry in page["entries"] if "omittedBytes" in entry] == [True]
+
+
 async def test_while_a_run_is_open_a_prompt_says_how_it_is_to_be_taken(tmp_path: Path) -> None:
     go_on = trio.Event()
 
