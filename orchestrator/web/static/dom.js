@@ -7,7 +7,8 @@ export function h(tag, props = {}, ...children) {
     if (value === null || value === undefined) continue;
     if (name.startsWith('aria-')) element.setAttribute(name, String(value));
     else if (value === false) continue;
-    else if (name === 'on') for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
+    else if (name === 'on')
+      for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
     else if (name === 'css') place(element, value);
     else if (name === 'class') element.className = value;
     else element.setAttribute(name, value === true ? '' : String(value));

@@ -24,7 +24,7 @@ export class Feed {
     this.buttons = TYPES.map((type) => h('button', { class: 'pillbox', on: { click: () => this.toggle(type) } }, type));
     this.scopeButton = h('button', { class: 'plain', on: { click: () => this.switchScope() } });
     this.pauseButton = h('button', { class: 'button', on: { click: () => this.pause() } });
-    this.view = h('div', { class: 'view', role: 'log', 'aria-live': 'off', 'aria-label': 'Event feed', tabindex: 0 });
+    this.view = h('div', { class: 'view', role: 'listbox', 'aria-label': 'Event feed', tabindex: 0 });
     this.empty = h('div', { class: 'empty' }, 'No events of these types yet.');
     put(
       box,
@@ -153,7 +153,7 @@ export class Feed {
   #fill(element, line) {
     element.dataset.session = line.session ?? '';
     element.id = `event-${line.key}`;
-    element.classList.toggle('at', line.key === this.#cursor);
+    attr(element, 'aria-selected', line.key === this.#cursor);
     const notice = line.gap ?? (line.missed ? slow(line.missed) : line.ended ? ended(line.ended, this.forest) : '');
     element.classList.toggle('notice', notice !== '');
     const [time, seq, agent, glyph, kind, text] = element.parts;
@@ -189,7 +189,7 @@ function make() {
   const parts = ['mono soft', 'mono soft num', 'ell text', 'glyph', 'ell text', 'ell text'].map((name) =>
     h('span', { class: name }),
   );
-  const element = h('div', { class: 'event' }, parts);
+  const element = h('div', { class: 'event', role: 'option' }, parts);
   element.parts = parts;
   return element;
 }

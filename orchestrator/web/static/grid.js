@@ -84,7 +84,8 @@ export class Grid {
 
   /** Which column is sorted by, and whether that is still so. */
   sorted(by) {
-    for (const cell of this.#heads) attr(cell, 'aria-sort', cell.dataset.order === by ? 'descending' : null);
+    for (const cell of this.#heads)
+      attr(cell, 'aria-sort', cell.dataset.order === by ? (by === 'name' ? 'ascending' : 'descending') : null);
   }
 
   /** New lines. The selected row, or else the first in sight, stays on its line of the screen. */

@@ -77,7 +77,19 @@ async def test_every_control_has_a_name_and_every_row_its_place(browser: Chromiu
             for node in tree
             if not node["ignored"]
             and node["role"]["value"]
-            in {"button", "tab", "textbox", "searchbox", "treegrid", "tree", "log", "dialog", "row"}
+            in {
+                "button",
+                "tab",
+                "textbox",
+                "searchbox",
+                "listbox",
+                "option",
+                "treegrid",
+                "tree",
+                "log",
+                "dialog",
+                "row",
+            }
             and not node.get("name", {}).get("value")
         ]
         assert unnamed == []
