@@ -15,6 +15,7 @@ from orchestrator.cli.ended import must_be_writable, show_end, watched, write_an
 from orchestrator.cli.resuming import as_before
 from orchestrator.dialects.projection import Projection
 from orchestrator.engine.config import load_config
+from orchestrator.engine.declared.plan import must_fit
 from orchestrator.engine.errors import EngineError, WrongUsage
 from orchestrator.engine.job import Job
 from orchestrator.engine.models import Models
@@ -121,6 +122,9 @@ def _job(
     model, thinking = models.chosen(options["model"], options["provider"], options["thinking"], has_stored=has_stored)
     config = models.config
     is_json = options["is_json"] or options["mode"] != "text"
+    bounds = under(options, config)
+    if plan is not None:
+        must_fit(plan, bounds["limits"])
     return Job(
         prompt=prompt_content(words, piped, folder) if words or piped.strip() else _unsaid(is_rpc, stored, folder),
         model=model,
@@ -136,7 +140,7 @@ def _job(
         durability=options["durability"] or config.durability,
         is_json=is_json,
         stream=_stream(options, is_json),
-        **under(options, config),
+        **bounds,
     )
 
 

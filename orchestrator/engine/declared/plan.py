@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from actors.protocol.limits import Limits
 from orchestrator.engine.errors import WrongUsage
 from orchestrator.engine.toolset import chosen_tools
 
@@ -86,6 +87,21 @@ class TreePlan(_Table, frozen=True):
         tools = None if self.tools is None else ",".join(self.tools)
         own = {"model": self.model, "thinking": self.thinking, "name": self.name, "tools": tools}
         return {name: value for name, value in {**own, **limits}.items() if value is not None}
+
+
+def must_fit(plan: TreePlan, limits: Limits) -> None:
+    """Raises WrongUsage for a tree of which a part would be refused at work, when the rest of it is paid for."""
+    levels, level = 0, plan.children
+    while level:
+        levels, level = levels + 1, tuple(child for node in level for child in node.children)
+    declared = {"max_depth": (levels, "levels of children"), "max_children": (len([*plan.nodes()]), "children in all")}
+    for limit, (amount, of_what) in declared.items():
+        allowed = getattr(limits, limit)
+        if amount > allowed:
+            raise WrongUsage(
+                f"the tree that is declared has {amount} {of_what}, and the limit ({limit}) is {allowed}; raise it with "
+                f"--{limit.replace('_', '-')} {amount}, or in the file: limits = {{ {limit} = {amount} }}"
+            )
 
 
 def read_plan(path: Path) -> TreePlan:

@@ -24,6 +24,12 @@ name = "a"
 prompt = "@go"
 """
 
+BELOW = """
+[[children.children]]
+name = "b"
+prompt = "go"
+"""
+
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
@@ -38,10 +44,14 @@ def tree(desk: Desk, text: str) -> str:
 
 
 def test_the_file_says_model_name_and_limits_and_options_win(desk: Desk) -> None:
-    done = desk.run("run", "--tree", tree(desk, 'name = "wise"\nlimits = { max_children = 0 }\n' + TREE), "ask")
+    file = tree(desk, 'name = "wise"\nlimits = { max_children = 0 }\n' + TREE)
+    none = desk.run("run", "--tree", file)
+    done = desk.run("run", "--tree", file, "--max-children", "1", "ask")
     more = desk.run("run", "--tree", "tree.toml", "--max-children", "1", "--name", "other")
 
-    assert (done.status, done.out) == (0, b"wise has read \n")  # as wise, and nothing, since no child was admitted
+    assert (none.status, none.out) == (2, b"")
+    assert "has 1 children in all, and the limit (max_children) is 0" in none.err
+    assert (done.status, done.out) == (0, b"wise has read heard: @go\n")
     assert (more.status, more.out, more.err) == (0, b"## a: completed\nheard: @go\n", "")
 
 
@@ -70,6 +80,10 @@ def test_the_stream_of_a_declared_tree_keeps_the_rules_whether_it_ends_well_or_n
         (TREE + 'after = ["b"]', "tree.toml: node a: after names 'b', which is none of its siblings"),
         (TREE + 'after = ["a"]', "tree.toml: these wait for each other, so none can start: a after a"),
         (TREE + 'model = "scripted/none.toml"', "none.toml"),
+        (
+            "limits = { max_depth = 1 }\n" + TREE + BELOW,
+            "2 levels of children, and the limit (max_depth) is 1; raise it",
+        ),
     ],
 )
 def test_a_mistake_in_the_file_is_status_2_and_starts_nothing(desk: Desk, text: str, told: str) -> None:
