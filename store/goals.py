@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from store.entries import CustomEntry
-from store.records import Record
+from store.records import Record, last_marked
 
 GOAL_MARK = "sapwood.goal"
 
@@ -15,9 +15,6 @@ def goal_entry(goal: str, status: Literal["active", "complete", "dropped"]) -> C
 
 def goal_of(records: Sequence[Record]) -> str | None:
     """What the session is held to: the goal that was set last, unless it is reached or dropped."""
-    for record in reversed(records):
-        body = record.body() if record.type == "custom" and GOAL_MARK.encode() in record.raw else None
-        if isinstance(body, CustomEntry) and body.custom_type == GOAL_MARK and isinstance(body.data, dict):
-            text = body.data.get("text")
-            return text if isinstance(text, str) and body.data.get("status") == "active" else None
-    return None
+    last = last_marked(records, GOAL_MARK) or {}
+    text = last.get("text")
+    return text if isinstance(text, str) and last.get("status") == "active" else None

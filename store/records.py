@@ -1,12 +1,14 @@
 """A line of a journal: its head, decoded at once, and its bytes, decoded when somebody asks."""
 
 import re
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from store.entries import (
     ChildUsageAttributedEntry,
+    CustomEntry,
     Entry,
     Header,
     Known,
@@ -119,6 +121,16 @@ def message_in(record: Record) -> Message | None:
         return decode_message(body.message)
     except BadRecord:
         return None
+
+
+def last_marked(records: Sequence[Record], mark: str) -> dict[str, Any] | None:
+    """The data of the last `custom` entry of this type, where they are an object; None: there is no such entry."""
+    needle = mark.encode()
+    for record in reversed(records):
+        body = record.body() if record.type == "custom" and needle in record.raw else None
+        if isinstance(body, CustomEntry) and body.custom_type == mark and isinstance(body.data, dict):
+            return body.data
+    return None
 
 
 def name_given(header: Header, info: Record | None) -> str | None:

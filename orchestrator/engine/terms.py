@@ -14,7 +14,7 @@ from store.disk.home import Home
 from store.disk.journal import read_journal
 from store.entries import TERMS_MARK, CustomEntry
 from store.errors import StoreError
-from store.records import Record
+from store.records import Record, last_marked
 
 Configured = TypeVar("Configured", bound=msgspec.Struct)
 # Options of `run` that bound what a tree may do, or say how it works. The model and the goal have entries of their own.
@@ -55,11 +55,8 @@ def terms_given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def terms_of(records: Sequence[Record]) -> dict[str, Any]:
     """The terms that were kept last; empty where there are none."""
-    for record in reversed(records):
-        body = record.body() if record.type == "custom" and TERMS_MARK.encode() in record.raw else None
-        if isinstance(body, CustomEntry) and body.custom_type == TERMS_MARK and isinstance(body.data, dict):
-            return {name: body.data[name] for name in _KEPT if name in body.data}
-    return {}
+    kept = last_marked(records, TERMS_MARK) or {}
+    return {name: kept[name] for name in _KEPT if name in kept}
 
 
 def terms_kept(home: Home, root_id: str) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """What is known of one session beside its work: names, places, limits, where it came from."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from orchestrator.views.called import shown_text
@@ -7,9 +9,9 @@ from orchestrator.views.money import dollars, money, spent_tokens, tokens
 from orchestrator.views.rows import AgentRow
 from orchestrator.views.stored import Stored, members
 from orchestrator.views.text import one_line
-from store.entries import TERMS_MARK, ChildSpawnedEntry, CustomEntry, GitStateEntry
+from store.entries import TERMS_MARK, ChildSpawnedEntry, GitStateEntry
 from store.messages import UserMessage, text_of
-from store.records import message_in
+from store.records import last_marked, message_in
 from store.repair import Node
 from store.usage import PICO_PER_USD
 
@@ -79,12 +81,8 @@ def _origin(spawned: ChildSpawnedEntry | None) -> str:
 
 def _limits(node: Node | None, spawned: ChildSpawnedEntry | None) -> dict[str, float]:
     """What was set for a child at its spawn, and for a root when its run began."""
-    found: dict[str, object] = dict(spawned.limits) if spawned else {}
-    for record in node.records if node else ():
-        if record.type == "custom" and TERMS_MARK.encode() in record.raw:
-            body = record.body()
-            if isinstance(body, CustomEntry) and body.custom_type == TERMS_MARK and isinstance(body.data, dict):
-                found = body.data
+    terms = last_marked(node.records, TERMS_MARK) if node else None
+    found: Mapping[str, object] = terms if terms is not None else spawned.limits if spawned else {}
     return {name: value for name, value in found.items() if name in _LIMITS and isinstance(value, int | float)}
 
 

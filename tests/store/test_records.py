@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store import entries
-from store.entries import Known, MessageEntry, UnknownEntry
+from store.entries import CustomEntry, Known, MessageEntry, UnknownEntry
 from store.errors import BadRecord
 from store.messages import TextContent, UserMessage, decode_message
-from store.records import Draft, Record, read_record
+from store.records import Draft, Record, last_marked, read_record
 from store.usage import Cost, Usage
 from store.wire import encode
 
@@ -287,3 +287,18 @@ def test_any_damage_to_a_line_is_a_bad_record_or_a_record(body: Any, data: st.Da
         return
     assert record.raw == bytes(raw)
     record.body()
+
+
+def test_what_a_mark_says_is_what_its_last_entry_with_members_says() -> None:
+    def marked(number: int, mark: str, data: Any) -> Record:
+        return Draft.of(CustomEntry(custom_type=mark, data=data)).record(f"{number:08x}", None, AT)
+
+    records = [
+        marked(1, "a.mark", {"n": 1}),
+        marked(2, "a.mark", {"n": 2}),
+        marked(3, "another", {"n": "a.mark"}),
+        marked(4, "a.mark", "no members"),
+    ]
+    assert last_marked(records, "a.mark") == {"n": 2}
+    assert last_marked(records[2:], "a.mark") is None
+    assert last_marked([], "a.mark") is None
