@@ -17,14 +17,18 @@ export class Conversation {
   async load(box, id) {
     Object.assign(this, { box, id });
     this.#entries = [];
-    this.list = h('div', { class: 'said', role: 'log', 'aria-live': 'off', 'aria-label': 'Conversation' });
+    this.#before = 0;
+    this.#unseen = 0;
+    this.#writing = null;
+    const list = h('div', { class: 'said', role: 'log', 'aria-live': 'off', 'aria-label': 'Conversation' });
+    this.list = list;
     this.older = h('button', { class: 'link', hidden: true, on: { click: () => this.#older() } });
     this.tail = h('div', { class: 'writing text', hidden: true });
     this.newer = h('button', { class: 'button newer', hidden: true, on: { click: () => this.toEnd() } });
     put(box, this.older, this.list, this.tail, this.newer);
     box.addEventListener('scroll', () => this.#scrolled(), { passive: true });
     const page = await detail('conversation', id);
-    if (this.id !== id) return;
+    if (this.list !== list) return;
     this.#entries = page.entries;
     this.#before = page.before;
     put(
@@ -50,14 +54,14 @@ export class Conversation {
   async refresh() {
     if (this.#isLoading || !this.list) return;
     this.#isLoading = true;
-    const id = this.id;
+    const list = this.list;
     try {
       const settled = this.#entries.findLastIndex((each) => each.calls.every((call) => call.state !== 'open'));
       const firstOpen = this.#entries.findIndex((each) => each.calls.some((call) => call.state === 'open'));
       const keep = firstOpen < 0 ? settled : firstOpen - 1;
       const after = keep >= 0 ? { after: this.#entries[keep].id } : {};
-      const page = await detail('conversation', id, after);
-      if (this.id !== id) return;
+      const page = await detail('conversation', this.id, after);
+      if (this.list !== list) return;
       this.#replace(keep + 1, page);
     } finally {
       this.#isLoading = false;
@@ -112,8 +116,10 @@ export class Conversation {
   async #older() {
     if (this.#isLoading || !this.#before) return;
     this.#isLoading = true;
+    const list = this.list;
     try {
       const page = await detail('conversation', this.id, { before: this.#entries[0].id });
+      if (this.list !== list) return; // another conversation was opened meanwhile
       const height = this.box.scrollHeight;
       this.#entries.unshift(...page.entries);
       this.#before = page.before;

@@ -15,6 +15,7 @@ export class Feed {
   #lines = [];
   #shown = [];
   #held = [];
+  #heldCount = 0;
   #key = 0;
   #cursor = null;
 
@@ -60,7 +61,8 @@ export class Feed {
   add(lines) {
     const keyed = lines.map((line) => ({ ...line, key: ++this.#key }));
     if (this.isPaused) {
-      this.#held.push(...keyed);
+      this.#held = [...this.#held, ...keyed].slice(-KEPT);
+      this.#heldCount += keyed.length;
       this.#head();
     } else this.#append(keyed);
   }
@@ -106,6 +108,7 @@ export class Feed {
 
   pause() {
     this.isPaused = !this.isPaused;
+    this.#heldCount = 0;
     if (!this.isPaused) this.#append(this.#held.splice(0));
     this.#head();
     this.#layout();
@@ -146,7 +149,7 @@ export class Feed {
   #head() {
     TYPES.forEach((type, at) => attr(this.buttons[at], 'aria-pressed', this.types.has(type)));
     say(this.scopeButton, this.scope === 'tree' ? 'whole tree' : 'selected');
-    say(this.pauseButton, this.isPaused ? `▶ Resume · paused · ${this.#held.length} new` : '❚❚ Pause');
+    say(this.pauseButton, this.isPaused ? `▶ Resume · paused · ${this.#heldCount} new` : '❚❚ Pause');
     attr(this.pauseButton, 'aria-pressed', this.isPaused);
   }
 
