@@ -190,22 +190,15 @@ class Outbox:
     # The brackets of the stream
 
     def publish(self, event: Event) -> None:
+        """Show it. Retries of one call are a bracket, too, a summary that is being made, and a gate, whose end is an entry."""
+        match event:
+            case AutoRetryStart() | AutoRetryEnd():
+                self._retry = event if isinstance(event, AutoRetryStart) else None
+            case CompactionStart() | CompactionEnd():
+                self._compaction = event if isinstance(event, CompactionStart) else None
+            case GateStart():
+                self._gate = event
         self.sink.publish(self.place, event)
-
-    def show_compaction(self, event: CompactionStart | CompactionEnd) -> None:
-        """A summary that is being made is a bracket."""
-        self._compaction = event if isinstance(event, CompactionStart) else None
-        self.publish(event)
-
-    def start_gate(self, event: GateStart) -> None:
-        """So is a gate, whose end is an entry."""
-        self._gate = event
-        self.publish(event)
-
-    def show_retry(self, event: AutoRetryStart | AutoRetryEnd) -> None:
-        """Retries of one call are a bracket too: one end after the last of them."""
-        self._retry = event if isinstance(event, AutoRetryStart) else None
-        self.publish(event)
 
     def start_loop(self) -> None:
         self._loop = []
@@ -229,7 +222,8 @@ class Outbox:
         for event in events:
             usage = reply.usage if reply.usage is not self._shown_usage else None
             self._shown_usage = reply.usage
-            self.publish(MessageUpdate(message_id=self._message_id, usage=usage, assistant_message_event=event))
+            update = MessageUpdate(message_id=self._message_id, usage=usage, assistant_message_event=event)
+            self.sink.publish(self.place, update)
 
     def _open_message(self, message: msgspec.Raw) -> None:
         self._message_id += 1
@@ -340,11 +334,11 @@ class Outbox:
             self.show(draft)
         if self._compaction is not None:
             of = self._compaction.reason
-            self.show_compaction(CompactionEnd(reason=of, aborted=False, will_retry=False, error_message=reason))
+            self.publish(CompactionEnd(reason=of, aborted=False, will_retry=False, error_message=reason))
         self.end_turn()
         self.end_loop()
         if self._retry is not None:
-            self.show_retry(AutoRetryEnd(success=False, attempt=self._retry.attempt, final_error=reason))
+            self.publish(AutoRetryEnd(success=False, attempt=self._retry.attempt, final_error=reason))
         for draft in late:
             self.show(draft)
 

@@ -64,7 +64,7 @@ from actors.summary import Summary
 from actors.supervisor import Supervisor
 from actors.tool_calls import ToolRun
 from store.entries import AgentStatusEntry, Known, MailEntry, MessageEntry
-from store.events import AgentMessage, AutoRetryEnd, AutoRetryStart, CompactionEnd, CompactionStart, GateStart
+from store.events import AgentMessage
 from store.messages import AssistantMessage, ToolCall
 from store.repair import SETTLED_TEXT_BYTES, bounded
 from store.wire import encode
@@ -117,46 +117,20 @@ class Performer:
         return ()
 
     def _carry_out(self, effect: Effect, written: Sequence[Written]) -> None:
-        outbox = self.outbox
+        outbox, supervisor = self.outbox, self.supervisor
         match effect:
             case AppendEntry() | AppendPartial() | Describe():
                 for one in written:
                     self._show(one)
                 if isinstance(effect, AppendEntry) and effect.message_id is not None:
-                    self.supervisor.receipt(effect.message_id, "delivered")
-            case PublishEvent(CompactionStart() | CompactionEnd() as event):
-                outbox.show_compaction(event)
-            case PublishEvent(GateStart() as event):
-                outbox.start_gate(event)
-            case PublishEvent(AutoRetryStart() | AutoRetryEnd() as event):
-                outbox.show_retry(event)
-            case PublishEvent(event):
-                outbox.publish(event)
-            case StartLoop():
-                outbox.start_loop()
-            case EndLoop(will_retry):
-                outbox.end_loop(will_retry=will_retry)
-            case StartTurn():
-                self.row.turns += 1
-                outbox.start_turn()
-            case EndTurn():
-                outbox.end_turn()
-            case CallModel(work):
-                self._start(
-                    work, lambda scope: call_model(self.supervisor, self.row, outbox, effect, scope, self._speaker)
-                )
-            case RunTools(work, call_ids):
-                self._start_tools(work, call_ids)
-            case RunGate(work, command, timeout_s):
-                gate = GateRun(self.supervisor, self.row, outbox, InTurn(self._ask), work, command, timeout_s)
-                self._start(work, gate.run)
-            case EndTools():
-                outbox.close_tools("The run ended before this tool did.")
+                    supervisor.receipt(effect.message_id, "delivered")
+            case PublishEvent() | StartLoop() | EndLoop() | StartTurn() | EndTurn() | EndTools():
+                self._bracket(effect)
+            case CallModel() | RunTools() | RunGate() | Summarise() | DescribeRun() | DrainLedger():
+                self._begin(effect)
             case CancelWork():
                 for scope in [scope for scopes in self._scopes.values() for scope in scopes]:
                     scope.cancel()
-            case AbortChildren(session_ids, reason):
-                self._abort_children(session_ids, reason)
             case StartTimer(timer, delay_s):
                 self._start_timer(timer, delay_s)
             case CancelTimer(timer):
@@ -164,35 +138,25 @@ class Performer:
                     self._timers[timer].cancel()
             case Consult(question_id, question):
                 self._consult(question_id, question)
+            case Withdraw():
+                supervisor.withdraw(self.row)
             case Heed(setting):
-                heed(self.supervisor, self.row, setting)
+                heed(supervisor, self.row, setting)
             case BranchOff(message_id, entry_id, body):
                 outbox.branch_off(entry_id, body)
-                self.supervisor.receipt(message_id, "delivered")
+                supervisor.receipt(message_id, "delivered")
             case Deny(message_id, reason):
-                self.supervisor.receipt(message_id, "refused", reason)
-            case Summarise(work, instructions):
-                self._start(
-                    work, lambda scope: Summary(self.supervisor, self.row, outbox, work, instructions, scope).run()
-                )
-            case DescribeRun(work, number, model):
-                answer = outbox.answer(number)
-                self._start(
-                    work,
-                    lambda scope: Describing(self.supervisor, self.row, outbox, work, model, answer, scope).run(),
-                )
-            case Withdraw():
-                self.supervisor.withdraw(self.row)
-            case Disown(admitted):
-                self.supervisor.disown(self.row, admitted)
-            case StartChild(admitted, request):
-                self.supervisor.start_child(self.row, admitted, request, self._answer_id)
+                supervisor.receipt(message_id, "refused", reason)
             case Answer(ask_id, value):
                 self._asks.answer(ask_id, value)
-            case DrainLedger(work):
-                self.nursery.start_soon(self._drain, work)
+            case AbortChildren(session_ids, reason):
+                self._abort_children(session_ids, reason)
+            case Disown(admitted):
+                supervisor.disown(self.row, admitted)
+            case StartChild(admitted, request):
+                supervisor.start_child(self.row, admitted, request, self._answer_id)
             case ReportRunning():
-                self.supervisor.directory.wake(self.row)
+                supervisor.directory.wake(self.row)
             case KeepTime():
                 if self.row.time is not None:
                     self.row.time.begin()
@@ -200,6 +164,41 @@ class Performer:
                 self._settle(effect)
             case RefuseMail():
                 self.refuse(effect)
+
+    def _bracket(self, effect: PublishEvent | StartLoop | EndLoop | StartTurn | EndTurn | EndTools) -> None:
+        """What is on the stream alone."""
+        match effect:
+            case PublishEvent(event):
+                self.outbox.publish(event)
+            case StartLoop():
+                self.outbox.start_loop()
+            case EndLoop(will_retry):
+                self.outbox.end_loop(will_retry=will_retry)
+            case StartTurn():
+                self.row.turns += 1
+                self.outbox.start_turn()
+            case EndTurn():
+                self.outbox.end_turn()
+            case EndTools():
+                self.outbox.close_tools("The run ended before this tool did.")
+
+    def _begin(self, effect: CallModel | RunTools | RunGate | Summarise | DescribeRun | DrainLedger) -> None:
+        """Work of its own, which ends in one signal."""
+        supervisor, row, outbox = self.supervisor, self.row, self.outbox
+        match effect:
+            case CallModel(work):
+                self._start(work, lambda scope: call_model(supervisor, row, outbox, effect, scope, self._speaker))
+            case RunTools(work, call_ids):
+                self._start_tools(work, call_ids)
+            case RunGate(work, command, timeout_s):
+                self._start(work, GateRun(supervisor, row, outbox, InTurn(self._ask), work, command, timeout_s).run)
+            case Summarise(work, instructions):
+                self._start(work, lambda scope: Summary(supervisor, row, outbox, work, instructions, scope).run())
+            case DescribeRun(work, number, model):
+                answer = outbox.answer(number)
+                self._start(work, lambda scope: Describing(supervisor, row, outbox, work, model, answer, scope).run())
+            case DrainLedger(work):
+                self.nursery.start_soon(self._drain, work)
 
     def _show(self, written: Written) -> None:
         body = written.draft.body

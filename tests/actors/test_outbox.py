@@ -206,7 +206,7 @@ async def test_closing_brackets_closes_message_tools_turn_loop_and_retry_in_this
     autojump_clock: MockClock,
 ) -> None:
     desk = Desk.of()
-    desk.outbox.show_retry(AutoRetryStart(attempt=2, max_attempts=4, delay_ms=1, error_message="busy"))
+    desk.outbox.publish(AutoRetryStart(attempt=2, max_attempts=4, delay_ms=1, error_message="busy"))
     desk.outbox.start_loop()
     desk.outbox.start_turn()
     reply = a_reply()
@@ -253,7 +253,7 @@ async def test_brackets_that_cannot_be_written_stay_open_unless_there_is_no_othe
     desk = Desk.of()
     desk.outbox.start_loop()
     desk.outbox.start_turn()
-    desk.outbox.show_compaction(CompactionStart(reason="manual"))
+    desk.outbox.publish(CompactionStart(reason="manual"))
     reply = a_reply()
     desk.outbox.start_reply(reply)
     desk.journal.failures = 2
@@ -289,8 +289,8 @@ async def test_the_end_of_a_run_that_was_not_shown_is_shown_when_its_brackets_co
 
 async def test_a_retry_that_has_ended_is_not_ended_again(autojump_clock: MockClock) -> None:
     desk = Desk.of()
-    desk.outbox.show_retry(AutoRetryStart(attempt=1, max_attempts=4, delay_ms=1, error_message="busy"))
-    desk.outbox.show_retry(AutoRetryEnd(success=True, attempt=1))
+    desk.outbox.publish(AutoRetryStart(attempt=1, max_attempts=4, delay_ms=1, error_message="busy"))
+    desk.outbox.publish(AutoRetryEnd(success=True, attempt=1))
 
     desk.outbox.close_brackets("it crashed")
 
