@@ -115,4 +115,6 @@ class _Attached:
         members: dict[str, Any] = {"command": command.removeprefix("!").strip(), "excludeFromContext": is_excluded}
         if not members["command"]:
             raise WrongUsage("expected a command behind !")
-        await self.there.call("bash", **members)
+        ran = await self.there.call("bash", **members)
+        if not ran["recorded"]:
+            self._write(self.text.ran(members["command"], ran["output"], ran["exitCode"]))

@@ -34,6 +34,7 @@ class AttachedText:
 
     _is_mid_line: bool = False
     _has_streamed: bool = False
+    _told: list[tuple[str, str]] = attrs.field(factory=list)
 
     def take(self, event: Event) -> str:
         inner = event.assistant_message_event if isinstance(event, MessageUpdate) else None
@@ -48,6 +49,11 @@ class AttachedText:
         tell = _TOLD.get(type(event))
         line = tell(event) if tell is not None else None
         return "" if line is None else self._line(line)
+
+    def ran(self, command: str, output: str, exit_code: int | None) -> str:
+        """A command of our own that is written down later: its entry is not told again."""
+        self._told.append((command, output))
+        return self._ran(command, output, exit_code)
 
     def missed(self, count: int) -> str:
         """Lines that came too fast for this reader."""
@@ -76,11 +82,16 @@ class AttachedText:
                 return self._line(f"! {one_line(message.error_message or message.stop_reason)}")
             case AssistantMessage() if message.text and not has_streamed:
                 return "".join(self._line(line) for line in safe_lines(message.text))
+            case BashExecutionMessage() if (message.command, message.output) in self._told:
+                self._told.remove((message.command, message.output))
             case BashExecutionMessage():
-                ending = "" if message.exit_code == 0 else f" (exit status {message.exit_code})"
-                lines = safe_lines(message.output.removesuffix("\n")) if message.output else []
-                return self._line(f"$ {one_line(message.command)}{ending}") + "".join(map(self._line, lines))
+                return self._ran(message.command, message.output, message.exit_code)
         return ""
+
+    def _ran(self, command: str, output: str, exit_code: int | None) -> str:
+        ending = "" if exit_code == 0 else f" (exit status {exit_code})"
+        lines = safe_lines(output.removesuffix("\n")) if output else []
+        return self._line(f"$ {one_line(command)}{ending}") + "".join(map(self._line, lines))
 
 
 def _tool_start(event: ToolExecutionStart) -> str:

@@ -37,15 +37,19 @@ class Mailing:
 
     async def receipt(self, message_id: str, slip: Slip) -> None:
         """Return once it is in the session's journal. Raises Refused."""
+        if not await self.is_kept(message_id, slip, RECEIPT_S):
+            raise Refused("not_confirmed", f"not written down within {RECEIPT_S:.0f} s; it may still come")
+
+    async def is_kept(self, message_id: str, slip: Slip, patience_s: float) -> bool:
+        """Whether it is in the session's journal after that time at most; it may still come. Raises Refused."""
         try:
-            with trio.move_on_after(RECEIPT_S):
+            with trio.move_on_after(patience_s):
                 await slip.came.wait()
         finally:
             self.planted.tree.supervisor.receipts.pop(message_id, None)
-        if slip.delivery is None:
-            raise Refused("not_confirmed", f"not written down within {RECEIPT_S:.0f} s; it may still come")
         if slip.delivery == "refused":
             raise Refused("refused", slip.reason)
+        return slip.delivery is not None
 
     async def asked(self, ask_id: int, ask: Ask) -> FamilyAnswer:
         """What the session's rules answer. Raises Refused."""

@@ -21,6 +21,7 @@ from store.times import unix_ms
 from store.wire import encode
 
 PATIENCE_S = 24 * 3600.0
+KEPT_S = 1.0
 
 
 class _Nobody:
@@ -37,7 +38,7 @@ class Shell:
     _running: dict[str, trio.CancelScope] = attrs.field(factory=dict)
 
     def bash(self, planted: Planted, row: Row, command: requests.Bash) -> Callable[[], Awaitable[Data]]:
-        """Answered when the command has ended and is written down."""
+        """Answered when the command has ended and is written down; `recorded` is false where that waits for open calls."""
         if row.id in self._running:
             raise Refused("busy", "a command of this session is running; abort_bash ends it")
         scope = self._running[row.id] = trio.CancelScope()
@@ -75,8 +76,9 @@ class Shell:
         change_id = mailing.new_id("bash")
         slip = mailing.expect(change_id)
         mailing.deliver(mail.Change(change_id, MessageEntry(message=msgspec.Raw(encode(message)))))
-        await mailing.receipt(change_id, slip)
+        is_recorded = await mailing.is_kept(change_id, slip, KEPT_S)
         return {
+            "recorded": is_recorded,
             "output": message.output,
             "exitCode": message.exit_code,
             "cancelled": message.cancelled,

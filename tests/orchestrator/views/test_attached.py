@@ -67,6 +67,12 @@ def test_what_comes_in_the_middle_of_a_line_begins_another_one() -> None:
     assert fold.take(piece("half a")) + fold.missed(7) + fold.take(piece("rest")) == "half a\n… 7 lines missed\nrest"
 
 
+def test_a_command_that_is_written_down_later_is_told_once() -> None:
+    fold, kept = AttachedText(), ended(BashExecutionMessage(command="ls", output="a\n", exit_code=0, timestamp=1))
+    assert fold.ran("ls", "a\n", 0) == "$ ls\na\n"
+    assert [fold.take(kept), fold.take(kept)] == ["", "$ ls\na\n"], "the second one is somebody else's"
+
+
 @given(st.lists(st.text(max_size=12), max_size=6), st.text(max_size=12))
 def test_nothing_in_it_harms_a_terminal(pieces: list[str], other: str) -> None:
     tool = events.ToolExecutionStart(tool_call_id="c", tool_name=other, args={"a": other})

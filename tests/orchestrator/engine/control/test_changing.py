@@ -1,5 +1,6 @@
 """Commands that change a session, or make another one of it, over a real socket; and what a later host finds of that."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 import trio
 
 from actors.protocol.model import ModelFailure, ModelRequest
+from actors.testing import Answer
 from orchestrator.engine.client import CommandFailed
 from orchestrator.engine.rows import fill
 from store.disk.forest import read_tree
@@ -219,6 +221,28 @@ async def test_a_command_of_the_person_is_kept_and_the_model_sees_it_unless_it_i
         assert len(asked[0].messages) == 2
         assert "echo out" in message.content[0].text  # type: ignore[union-attr]
         assert [found.text for found in check_stream(outlet.lines)] == []
+
+
+async def test_what_a_command_of_the_person_says_is_told_at_once_and_kept_behind_the_call_that_is_open(
+    tmp_path: Path,
+) -> None:
+    def answer(request: ModelRequest) -> Answer:
+        return [("bash", {"command": "read line < fifo"})] if request.call == 1 else "done"
+
+    os.mkfifo(tmp_path / "fifo")
+    async with live_host(tmp_path) as live, live.connected() as client:
+        live.answer = answer
+        await client.call({"type": "subscribe"})
+        await call(live, "prompt", message="go")
+        await lines_until(client, "tool_execution_start")
+        ran = await call(live, "bash", command="echo beside")
+        assert (ran["output"], ran["recorded"]) == ("beside\n", False)
+        with (tmp_path / "fifo").open("w") as fifo:
+            fifo.write("go on\n")
+        lines = await lines_until(client, "agent_settled")
+        said = [line["message"]["role"] for line in lines if line["type"] == "message_end"]
+        assert said == ["toolResult", "bashExecution", "assistant"]
+        assert (await call(live, "bash", command="echo at rest"))["recorded"] is True
 
 
 async def test_a_command_that_does_not_end_can_be_ended(tmp_path: Path) -> None:
