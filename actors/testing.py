@@ -221,7 +221,7 @@ def bench(
         gates=gates or GatePolicy(),
         autonomy=autonomy or AutonomyPolicy(),
     )
-    tree = Tree.of(workshop, state, sink, flusher or InlineFlusher(), clock, "root")
+    tree = Tree.of(workshop, state, sink, flusher or InlineFlusher(), clock)
     tree.root.limits = dict(budgets or {})
     tree.supervisor.open_accounts()
     return Bench(tree, journals, outlet)

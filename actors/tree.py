@@ -32,12 +32,15 @@ class Tree:
     _rested: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
 
     @classmethod
-    def of(cls, workshop: Workshop, state: TreeState, sink: Sink, flusher: Flushing, clock: Clock, name: str) -> "Tree":
+    def of(
+        cls, workshop: Workshop, state: TreeState, sink: Sink, flusher: Flushing, clock: Clock, name: str | None = None
+    ) -> "Tree":
         """A tree with nothing but its root's row in it."""
         directory = Directory(lambda row, nursery: tree._start(row, nursery))
         supervisor = Supervisor(workshop, state, sink, flusher, clock, directory)
         place = Place(state.root_id, state.root_id, None, 0)
-        root = Row(place, name, state.members[state.root_id].model, None, Mailbox(clock), is_named=name != UNNAMED)
+        model = state.members[state.root_id].model
+        root = Row(place, name or UNNAMED, model, None, Mailbox(clock), is_named=name is not None)
         directory.add(root)
         tree = cls(supervisor, root)
         return tree

@@ -15,7 +15,7 @@ from actors.protocol.model import Model, ModelInfo
 from actors.protocol.supervision import Member, TreeState
 from actors.sink import Sink
 from actors.supervisor import Workshop
-from actors.tree import UNNAMED, Tree
+from actors.tree import Tree
 from orchestrator.engine.control.audience import Feed
 from orchestrator.engine.declared.speaker import Declared, declared_in
 from orchestrator.engine.errors import WrongUsage
@@ -24,7 +24,7 @@ from orchestrator.engine.instructions import Instructions, context_files
 from orchestrator.engine.job import Job
 from orchestrator.engine.models import Models
 from orchestrator.engine.opening import Ground
-from orchestrator.engine.rows import model_of, plant
+from orchestrator.engine.rows import model_of, name_of, plant
 from orchestrator.engine.terms import terms_entry, terms_of
 from orchestrator.engine.toolset import all_tools
 from orchestrator.engine.windows import windows
@@ -91,7 +91,7 @@ class Planted:
         stored_model = None if node is None else model_of(node)
         model = planted._checked_model(stored_model)
         state = planted._state(model, None if node is None else goal_of(node.records))
-        tree = planted.tree = Tree.of(planted._workshop(), state, sink, flusher, sink.clock, job.name or UNNAMED)
+        tree = planted.tree = Tree.of(planted._workshop(), state, sink, flusher, sink.clock, job.name)
         feed.rows = tree.supervisor.directory.rows
         tree.root.tools, tree.root.thinking, tree.root.limits = job.tools, job.thinking, dict(job.budgets)
         tree.root.founding = planted._founding(state.autonomy.goal)
@@ -226,15 +226,16 @@ class Planted:
         # A journal may hold spend that nobody can mean; it is left out of totals elsewhere, and is no reason not to go on.
         with suppress(BadUsage):
             self.fold.seed(tree_rows(stored, self.sink.clock.now()))
-        plant(tree, ground.nodes, tree.root.name)
+        plant(tree, ground.nodes)
         outbox = tree.root.outbox = tree.supervisor.outbox(tree.root, *ground.open(ground.root_id))
         self.sink.publish(tree.root.place, node.header)
         self._tell_repairs()
         if has_new_model:
             provider, _, name = tree.root.model.partition("/")
             outbox.append(ModelChangeEntry(provider=provider, model_id=name))
-        if job.name is not None and job.name != tree.root.name:
+        if job.name is not None and job.name != name_of(node):
             outbox.append(SessionInfoEntry(name=job.name))
+            tree.root.name, tree.root.is_named = job.name, True
         # A level that was set since then is the one that counts.
         tree.root.thinking = tree.root.thinking or (job.terms or {}).get("thinking")
         if job.terms is not None and job.terms != terms_of(node.tree.own_records):

@@ -33,11 +33,12 @@ from store.times import unix_s
 _SETTINGS = frozenset({"model_change", "thinking_level_change", "service_tier_change"})
 
 
-def plant(tree: Tree, nodes: dict[str, Node], root_name: str) -> None:
+def plant(tree: Tree, nodes: dict[str, Node]) -> None:
     """Give the tree a row for every stored session, the root's first. Limits count what was spawned before."""
     root = nodes[tree.root.id]
     fill(tree.root, root)
-    tree.root.name = name_of(root) or root_name
+    if (name := name_of(root)) is not None:
+        tree.root.name, tree.root.is_named = name, True
     waiting = [tree.root]
     while waiting:
         parent = waiting.pop(0)

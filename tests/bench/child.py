@@ -100,7 +100,7 @@ def workshop(
 
 def planted(shop: Workshop, root_id: str, sink: Sink, flusher: Flushing, clock: Clock) -> Tree:
     state = TreeState(root_id, Limits(max_live_children=CHILDREN), RetryPolicy(), {root_id: Member(0, "test/model")})
-    return Tree.of(shop, state, sink, flusher, clock, "root")
+    return Tree.of(shop, state, sink, flusher, clock)
 
 
 class _Counting:

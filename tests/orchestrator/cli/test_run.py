@@ -203,6 +203,19 @@ def test_a_session_goes_on_by_its_id_its_end_and_its_name(desk: Desk, here: Here
     ]
 
 
+@pytest.mark.parametrize("name", ["mine", "root"])
+def test_a_session_gets_its_name_when_it_begins_or_when_it_goes_on(desk: Desk, here: Here, name: str) -> None:
+    model = desk.script(ECHO)
+    assert here("--mode", "json", "--name", name, "-m", model, "one").events[0]["name"] == name
+    nameless = here("--mode", "json", "-m", model, "two").events[0]
+    assert "name" not in nameless
+
+    assert here("-r", nameless["id"], "--name", "later", "three").status == 0
+
+    done = here("--mode", "json", "-r", "later", "four")
+    assert (done.status, done.events[0]["id"]) == (0, nameless["id"])
+
+
 def test_going_on_with_a_child_names_its_root(desk: Desk, here: Here) -> None:
     first = here("--mode", "json", "-m", desk.stored_script("three_levels.toml"), "go")
     assert first.status == 0
