@@ -255,7 +255,16 @@ async def test_the_answer_is_also_written_to_a_file_and_nothing_is_where_there_i
 async def test_an_answer_that_cannot_be_written_to_its_file_is_status_1_and_named(desk: Desk) -> None:
     async with chat_server(in_turn(Said("ok"))) as server:
         desk.use(server.url)
-        done = await desk.run("-o", str(Path("nowhere") / "answer.txt"), "go")
+        done = await desk.run("-o", "/dev/full", "go")
 
     assert done.status == 1
+    assert "/dev/full" in done.stderr
+
+
+async def test_an_answer_that_there_is_no_place_for_is_not_asked_for(desk: Desk) -> None:
+    async with chat_server(in_turn(Said("ok"))) as server:
+        desk.use(server.url)
+        done = await desk.run("-o", str(Path("nowhere") / "answer.txt"), "go")
+
+    assert (done.status, server.asked) == (2, [])
     assert "nowhere/answer.txt" in done.stderr
