@@ -8,7 +8,7 @@ import click
 import trio
 
 from orchestrator.cli.common import AS_JSON, echo_json, echo_lines, home_from_env, told
-from orchestrator.engine.client import Client, CommandFailed, HostGone, HostInfo, hosts
+from orchestrator.engine.client import Client, HostGone, HostInfo, asked, hosts
 from orchestrator.engine.errors import EngineError
 from orchestrator.engine.host import hosting
 from orchestrator.engine.resident import Resident, ended, resident_of
@@ -67,27 +67,22 @@ def _line(host: dict[str, Any]) -> str:
 
 
 async def _seen(found: list[HostInfo]) -> list[dict[str, Any]]:
-    shown: list[dict[str, Any]] = []
-    for host in found:
-        try:
-            async with await Client.connect(host.path) as client:
-                rows = (await client.call({"type": "list_sessions"}))["rows"]
-        except (HostGone, CommandFailed):
-            continue
-        shown.append(
-            {
-                "hostId": host.host_id,
-                "pid": host.pid,
-                "version": host.version,
-                "resident": host.is_resident,
-                "path": str(host.path),
-                "roots": list(host.roots),
-                "names": [row["name"] or short(row["sessionId"]) for row in rows if row["depth"] == 0],
-                "sessions": len(rows),
-                "working": sum(row["status"] not in {"idle", "archived"} for row in rows),
-            }
-        )
-    return shown
+    rows = await asked((host.path for host in found), Client.rows)
+    return [_shown(host, rows[host.path]) for host in found if host.path in rows]
+
+
+def _shown(host: HostInfo, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "hostId": host.host_id,
+        "pid": host.pid,
+        "version": host.version,
+        "resident": host.is_resident,
+        "path": str(host.path),
+        "roots": list(host.roots),
+        "names": [row["name"] or short(row["sessionId"]) for row in rows if row["depth"] == 0],
+        "sessions": len(rows),
+        "working": sum(row["status"] not in {"idle", "archived"} for row in rows),
+    }
 
 
 @click.command()

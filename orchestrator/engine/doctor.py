@@ -11,6 +11,7 @@ from orchestrator.engine.config import load_config
 from orchestrator.engine.control.endpoint import abandoned, clean
 from orchestrator.engine.errors import WrongUsage
 from orchestrator.engine.opening import OwnedTree
+from orchestrator.views.text import count
 from store.disk import catalog_file
 from store.disk.catalog import Catalog
 from store.disk.folder import JOURNAL, LOCK, stamps
@@ -87,7 +88,7 @@ def _sockets(home: Home) -> Iterator[Ailment]:
         return
     if gone:
         names = ", ".join(place.socket.name for place in gone[:3]) + (" …" if len(gone) > 3 else "")
-        text = f"{_count(len(gone), 'socket')} of hosts that are gone: {names}"
+        text = f"{count(len(gone), 'socket')} of hosts that are gone: {names}"
         yield Ailment("sockets", text, "the next host takes them away, too", partial(_clean, home))
 
 
@@ -108,13 +109,13 @@ def _trees(home: Home, clock: Callable[[], float]) -> Iterator[Ailment]:
         elif owner.state == "dead" and not owner.has_let_go and root_id in found[JOURNAL]:
             missing = _missing(home, root_id)
             if missing:
-                text = f"{name} is lost: process {owner.pid} was killed, and {_count(missing, 'record')} of its end are missing"
+                text = f"{name} is lost: process {owner.pid} was killed, and {count(missing, 'record')} of its end are missing"
                 advice = f"`sapwood run -r {root_id}` goes on with it; mended, it is closed as lost"
                 yield Ailment("sessions", text, advice, partial(_close, home, root_id, clock))
             elif missing is not None:
                 left.append(root_id)
     if left:
-        text = f"{_count(len(left), 'lock')} of processes that are gone: {', '.join(map(short, left[:3]))}"
+        text = f"{count(len(left), 'lock')} of processes that are gone: {', '.join(map(short, left[:3]))}"
         yield Ailment("locks", text, "the next run takes them over", partial(_take_and_let_go, home, left, clock))
 
 
@@ -132,7 +133,7 @@ def _schedules(home: Home) -> Iterator[Ailment]:
     if gone:
         names = ", ".join(map(short, sorted(gone)[:3]))
         text = (
-            f"schedules for {_count(len(gone), 'session')} that {'is' if len(gone) == 1 else 'are'} not there: {names}"
+            f"schedules for {count(len(gone), 'session')} that {'is' if len(gone) == 1 else 'are'} not there: {names}"
         )
         yield Ailment("schedules", text, "mended, they are cancelled", partial(_cancel, schedules, gone))
 
@@ -182,7 +183,3 @@ def _close(home: Home, root_id: str, clock: Callable[[], float]) -> None:
         owned.load()
     finally:
         owned.close()
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
