@@ -13,6 +13,7 @@ from orchestrator.engine.client import Client
 from orchestrator.engine.errors import WrongUsage
 from orchestrator.engine.job import Job
 from orchestrator.engine.resident import started
+from orchestrator.engine.terms import COUNTS
 from store.disk.home import Home
 from store.ids import short
 
@@ -20,7 +21,6 @@ from store.ids import short
 _SAID = frozenset(
     {"prompt", "detach", "cwd", "mode", "is_json", "quiet", "is_print", "is_continue", "resume", "session"}
 )
-_COUNTS = ("max_depth", "max_children", "max_live_children", "max_turns")
 # Option → what the protocol calls it.
 _TRIAL = {
     "gates": "gates",
@@ -39,7 +39,7 @@ _OF_NEW = frozenset(
 def detach(job: Job, home: Home, options: dict[str, Any]) -> None:
     """Start the resident host if there is none, give it the job, and say how to follow it. Raises EngineError."""
     context = click.get_current_context()
-    passed = _SAID if job.session is not None else _SAID.union(_OF_NEW, _COUNTS, _TRIAL)
+    passed = _SAID if job.session is not None else _SAID.union(_OF_NEW, COUNTS, _TRIAL)
     lost = [name for name in options if name not in passed and _is_given(context, name)]
     if lost:
         names = ", ".join(each.opts[0] for each in context.command.params if each.name in lost)
@@ -67,7 +67,7 @@ async def _handed_over(job: Job, home: Home, options: dict[str, Any]) -> str:
             await there.call("prompt", message=job.prompt, streamingBehavior="followUp")
             return there.session_id
     host = await said(started(home, os.environ))
-    limits = {name: float(options[name]) for name in _COUNTS if options[name] is not None}
+    limits = {name: float(options[name]) for name in COUNTS if options[name] is not None}
     if job.timeout_s is not None:
         limits["timeout_s"] = job.timeout_s
     members = {

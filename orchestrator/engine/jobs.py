@@ -11,12 +11,9 @@ from orchestrator.engine.declared.plan import TreePlan
 from orchestrator.engine.errors import WrongUsage
 from orchestrator.engine.job import Job
 from orchestrator.engine.models import Models
-from orchestrator.engine.terms import is_given, terms_given, terms_kept, under
+from orchestrator.engine.terms import COUNTS, MAY_BE_NONE, SPENDING, is_given, terms_given, terms_kept, under
 from store.disk.forest import read_header
 from store.disk.home import Home
-
-_SPENDING = ("max_cost", "max_tokens")
-_COUNTS = ("max_depth", "max_children", "max_live_children", "max_turns")
 
 
 @attrs.frozen
@@ -61,11 +58,13 @@ class Jobs:
             raise WrongUsage(models.nothing_named())
         named, thinking = models.chosen(named, None, thinking, has_stored=False)
         given = dict(limits or {})
-        unknown = [each for each in given if each not in (*_SPENDING, *_COUNTS, "timeout_s")]
+        unknown = [each for each in given if each not in (*SPENDING, *COUNTS, "timeout_s")]
         if unknown:
-            known = ", ".join((*_SPENDING, *_COUNTS, "timeout_s"))
+            known = ", ".join((*SPENDING, *COUNTS, "timeout_s"))
             raise WrongUsage(f"there is no limit {', '.join(unknown)}; limits: {known}")
-        terms: dict[str, Any] = {each: int(amount) if each in _COUNTS else amount for each, amount in given.items()}
+        if nothing := [each for each, amount in given.items() if not amount and each not in MAY_BE_NONE]:
+            raise WrongUsage(f"expected {', '.join(nothing)} above 0")
+        terms: dict[str, Any] = {each: int(amount) if each in COUNTS else amount for each, amount in given.items()}
         terms |= {"timeout": terms.pop("timeout_s", None), "tools": None if tools is None else ",".join(tools)}
         terms |= {"no_tools": tools == (), "thinking": thinking, **(trial or {})}
         terms = declared | {each: value for each, value in terms.items() if is_given(value)}

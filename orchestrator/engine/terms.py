@@ -17,6 +17,9 @@ from store.errors import StoreError
 from store.records import Record, last_marked
 
 Configured = TypeVar("Configured", bound=msgspec.Struct)
+COUNTS = ("max_depth", "max_children", "max_live_children", "max_turns")
+SPENDING = ("max_cost", "max_tokens")
+MAY_BE_NONE = frozenset({"max_depth", "max_children"})
 # Options of `run` that bound what a tree may do, or say how it works. The model and the goal have entries of their own.
 _KEPT = (
     "thinking",
@@ -27,12 +30,8 @@ _KEPT = (
     "system_prompt",
     "append_system_prompt",
     "no_context_files",
-    "max_depth",
-    "max_children",
-    "max_live_children",
-    "max_turns",
-    "max_cost",
-    "max_tokens",
+    *COUNTS,
+    *SPENDING,
     "timeout",
     "gates",
     "gate_retries",
@@ -74,11 +73,10 @@ def terms_entry(terms: Mapping[str, Any]) -> CustomEntry:
 
 def under(terms: Mapping[str, Any], config: Config) -> dict[str, Any]:
     """What a job is made of under these terms, options of `run` by their names, over the configuration. Raises WrongUsage."""
-    counts = ("max_depth", "max_children", "max_live_children", "max_turns")
     goal = terms.get("goal")
     return {
-        "limits": _over(config.limits, **{name: terms.get(name) for name in counts}),
-        "budgets": {name: terms[name] for name in ("max_cost", "max_tokens") if terms.get(name) is not None},
+        "limits": _over(config.limits, **{name: terms.get(name) for name in COUNTS}),
+        "budgets": {name: terms[name] for name in SPENDING if terms.get(name) is not None},
         "timeout_s": terms.get("timeout"),
         "fallback_model": terms.get("fallback_model"),
         "waits_for_reset": bool(terms.get("wait_for_reset")),

@@ -130,7 +130,7 @@ class Spawn(Command, frozen=True, kw_only=True, tag="spawn"):
     model: str | None = None
     thinking: str | None = None
     tools: tuple[str, ...] | None = None
-    limits: dict[str, Annotated[float, msgspec.Meta(gt=0)]] = {}
+    limits: dict[str, Annotated[float, msgspec.Meta(ge=0)]] = {}
     cwd: str | None = None
     tree: dict[str, Any] | None = None
     gates: tuple[str, ...] = ()

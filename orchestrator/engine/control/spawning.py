@@ -102,3 +102,5 @@ def _check_limits(limits: Mapping[str, float]) -> None:
     unknown = [name for name in limits if name not in CHILD_LIMITS]
     if unknown:
         raise Refused("wrong_shape", f"a child has no limit {', '.join(unknown)}; limits: {', '.join(CHILD_LIMITS)}")
+    if nothing := [name for name, amount in limits.items() if not amount]:
+        raise Refused("wrong_shape", f"expected {', '.join(nothing)} above 0")

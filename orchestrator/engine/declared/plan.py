@@ -12,6 +12,7 @@ import msgspec
 
 from actors.protocol.limits import Limits
 from orchestrator.engine.errors import WrongUsage
+from orchestrator.engine.terms import MAY_BE_NONE
 from orchestrator.engine.toolset import chosen_tools
 
 SPAWN = "spawn_agent"
@@ -152,7 +153,7 @@ def _check_node(node: PlannedNode | TreePlan, called: str, path: str) -> None:
             f"{called} has children, so its tools must name {SPAWN}; found {', '.join(node.tools) or 'none'}"
         )
     for name, amount in msgspec.structs.asdict(node.limits).items():
-        least = 0 if name in {"max_depth", "max_children"} else math.ulp(0.0)
+        least = 0 if name in MAY_BE_NONE else math.ulp(0.0)
         if amount is not None and not (least <= amount and math.isfinite(amount)):
             raise WrongUsage(f"{called}: expected limits.{name} above 0, found {amount}")
     _check_siblings(node.children, called)

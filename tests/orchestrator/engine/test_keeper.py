@@ -52,10 +52,11 @@ async def test_roots_begin_and_stored_ones_are_opened_by_the_first_command_for_t
     async with keeping(tmp_path) as (host, client):
         await client.call({"type": "subscribe"})
         session = await begin(
-            client, tmp_path, name="one", limits={"max_turns": 5, "max_tokens": 1000, "timeout_s": 60}
+            client, tmp_path, name="one", limits={"max_depth": 0, "max_turns": 5, "max_tokens": 1000, "timeout_s": 60}
         )
         await lines_until(client, "agent_settled")
         planted = host.trees[session]
+        assert planted.job.limits.max_depth == 0
         assert (planted.job.limits.max_turns, planted.job.budgets["max_tokens"], planted.job.name) == (5, 1000, "one")
     async with keeping(tmp_path) as (host, client):
         assert host.trees == {}
@@ -78,6 +79,7 @@ async def test_roots_begin_and_stored_ones_are_opened_by_the_first_command_for_t
         ({"prompt": " "}, "wrong_shape"),
         ({"model": "scripted/none.toml"}, "wrong_value"),
         ({"limits": {"max_wives": 3}}, "wrong_value"),
+        ({"limits": {"max_turns": 0}}, "wrong_value"),
         ({"tools": ["rm"]}, "wrong_shape"),
         ({"model": "openai/gpt-4o"}, "no_key"),
     ],

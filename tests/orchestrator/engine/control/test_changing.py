@@ -91,6 +91,7 @@ async def test_settings_are_written_shown_and_heeded(tmp_path: Path) -> None:
         ("spawn", {"prompt": "do", "model": "nope/nope"}, "unknown_model"),
         ("spawn", {"prompt": "do", "limits": {"max_wives": 1}}, "wrong_shape"),
         ("spawn", {"prompt": "do", "limits": {"max_cost": -1}}, "wrong_shape"),
+        ("spawn", {"prompt": "do", "limits": {"max_turns": 0}}, "wrong_shape"),
         ("spawn", {"prompt": "do", "tools": ["rm"]}, "wrong_shape"),
         ("bash", {"command": ""}, "wrong_shape"),
         ("compact", {}, "not_compacted"),
