@@ -7,13 +7,17 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`max_children` counts all descendants of a root over its life; above `max_live_children` a child waits for a slot.
 
     `max_turns` counts the model calls of one invocation, those of retries and summaries too, but no last turn that hands back;
-    None: no limit.
+    None: no limit. `max_spawns_per_minute` stops who only spawns, also where many children are allowed.
     """
 
     max_depth: int = 2
     max_live_children: int = 16
     max_children: int = 128
     max_turns: int | None = None
+    max_spawns_per_minute: int = 600
+
+
+SPAWN_WINDOW_S = 60.0
 
 
 class Restarts(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ import msgspec
 from actors.protocol.budgets import Used
 from actors.protocol.claims import Answered, Budgets
 from actors.protocol.compaction import MAX_PASSES, CompactionPolicy
-from actors.protocol.limits import RESTARTS, Limits, recent
+from actors.protocol.limits import RESTARTS, SPAWN_WINDOW_S, Limits, recent
 from actors.protocol.questions import (
     Admit,
     CallFailed,
@@ -54,7 +54,9 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class TreeState(msgspec.Struct, frozen=True):
-    """Counters of one tree. `children` counts all that were ever spawned below the root; `budgets`: who may spend what.
+    """Counters of one tree. `children` counts all that were ever spawned below the root, `spawned`: when the latest were, by id.
+
+    `budgets`: who may spend what.
 
     `models`: the names that a child may be given; empty: any.
     """
@@ -64,6 +66,7 @@ class TreeState(msgspec.Struct, frozen=True):
     retry: RetryPolicy
     members: dict[str, Member]
     children: int = 0
+    spawned: dict[str, float] = {}
     budgets: Budgets = Budgets()
     models: frozenset[str] = frozenset()
     compaction: CompactionPolicy = CompactionPolicy()
@@ -152,8 +155,14 @@ def disowned(tree: TreeState, parent_id: str, admitted: Admit) -> TreeState:
     parent = tree.members[parent_id]
     members = {one: member for one, member in tree.members.items() if one != admitted.session_id}
     members[parent_id] = msgspec.structs.replace(parent, children=parent.children - {admitted.name})
-    budgets = tree.budgets.closed(admitted.session_id)
-    return msgspec.structs.replace(tree, members=members, budgets=budgets, children=tree.children - 1)
+    spawned = {one: at for one, at in tree.spawned.items() if one != admitted.session_id}
+    return msgspec.structs.replace(
+        tree,
+        members=members,
+        budgets=tree.budgets.closed(admitted.session_id),
+        children=tree.children - 1,
+        spawned=spawned,
+    )
 
 
 def _call_failed(tree: TreeState, question: CallFailed, draw: Draw) -> tuple[TreeState, Directive]:
@@ -181,6 +190,12 @@ def _may_spawn(tree: TreeState, question: MaySpawn, draw: Draw) -> tuple[TreeSta
     if tree.children >= limits.max_children:
         asked = tree.children + 1
         return tree, _refused(tree, "max_children", asked, limits.max_children, "children in all", "--max-children")
+    spawned = {child: at for child, at in tree.spawned.items() if draw.at - SPAWN_WINDOW_S < at <= draw.at}
+    if len(spawned) >= limits.max_spawns_per_minute:
+        asked, most = len(spawned) + 1, limits.max_spawns_per_minute
+        return tree, _refused(
+            tree, "max_spawns_per_minute", asked, most, "children in a minute", "--max-spawns-per-minute"
+        )
     name = request.name or _free_name(parent.children, tree.children + 1)
     if name in parent.children:
         reason = f"a child named {name!r} is there already; choose another name"
@@ -195,7 +210,8 @@ def _may_spawn(tree: TreeState, question: MaySpawn, draw: Draw) -> tuple[TreeSta
     tree = tree.with_member(question.session_id, msgspec.structs.replace(parent, children=parent.children | {name}))
     tree = tree.with_member(draw.session_id, Member(depth, model))
     budgets = tree.budgets.opened(draw.session_id, name, question.session_id, granted)
-    tree = msgspec.structs.replace(tree, children=tree.children + 1, budgets=budgets)
+    spawned[draw.session_id] = draw.at
+    tree = msgspec.structs.replace(tree, children=tree.children + 1, spawned=spawned, budgets=budgets)
     return tree, Admit(draw.session_id, name, depth, model, granted)
 
 

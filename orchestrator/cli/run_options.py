@@ -99,6 +99,12 @@ limits = options_of(
         help="So many children work at the same time; the others wait.",
     ),
     click.option(
+        "--max-spawns-per-minute",
+        type=click.IntRange(1),
+        envvar="SAPWOOD_MAX_SPAWNS_PER_MINUTE",
+        help="So many children may be started within a minute.",
+    ),
+    click.option(
         "--max-turns",
         type=click.IntRange(1),
         envvar="SAPWOOD_MAX_TURNS",

@@ -23,7 +23,7 @@ from orchestrator.providers.post import HttpLimits
 _NOT_FROM_PROJECTS = ("providers", "trusted_projects", "kernel", "gates")
 # With less nothing would run, or a pause would end before it began.
 _LEAST = {
-    "limits": {"max_depth": 0, "max_live_children": 1, "max_children": 0, "max_turns": 1},
+    "limits": {"max_depth": 0, "max_live_children": 1, "max_children": 0, "max_turns": 1, "max_spawns_per_minute": 1},
     "retry": {"max_retries": 0, "base_s": 0, "ceiling_s": 0},
 }
 _Dollars = Annotated[float, msgspec.Meta(ge=0, le=1e9)]

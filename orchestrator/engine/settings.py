@@ -24,6 +24,7 @@ OPTIONS = {
     "max_children": "limits.max_children",
     "max_live_children": "limits.max_live_children",
     "max_turns": "limits.max_turns",
+    "max_spawns_per_minute": "limits.max_spawns_per_minute",
     "max_cost": "max_cost",
     "max_tokens": "max_tokens",
     "timeout": "timeout",

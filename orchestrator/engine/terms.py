@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from actors.protocol.limits import Limits
 from orchestrator.engine.config import Config
 from orchestrator.engine.errors import WrongUsage
 from orchestrator.engine.prompt import readable
@@ -17,7 +18,7 @@ from store.errors import StoreError
 from store.records import Record, last_marked
 
 Configured = TypeVar("Configured", bound=msgspec.Struct)
-COUNTS = ("max_depth", "max_children", "max_live_children", "max_turns")
+COUNTS: tuple[str, ...] = Limits.__struct_fields__
 SPENDING = ("max_cost", "max_tokens")
 MAY_BE_NONE = frozenset({"max_depth", "max_children"})
 # Options of `run` that bound what a tree may do, or say how it works. The model and the goal have entries of their own.

@@ -26,7 +26,7 @@ from tests.actors.stage import (
 )
 
 MANY = 1_000
-ROOMY = Limits(max_children=5_000, max_live_children=16)
+ROOMY = Limits(max_children=5_000, max_live_children=16, max_spawns_per_minute=5_000)
 KIB = 1024
 
 

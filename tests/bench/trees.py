@@ -31,7 +31,17 @@ def command(children: int, *options: str) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "script.toml").write_text(script(children), "utf-8")
         environ = {"PATH": os.environ.get("PATH", os.defpath), "HOME": folder, "SAPWOOD_HOME": f"{folder}/home"}
-        words: Sequence[str] = (SAPWOOD, "-m", "scripted/script.toml", "--max-children", "5000", *options, "go")
+        words: Sequence[str] = (
+            SAPWOOD,
+            "-m",
+            "scripted/script.toml",
+            "--max-children",
+            "5000",
+            "--max-spawns-per-minute",
+            "5000",
+            *options,
+            "go",
+        )
         child = subprocess.Popen(words, cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)

@@ -41,6 +41,7 @@ class TreeLimits(NodeLimits, frozen=True):
     max_depth: int | None = None
     max_children: int | None = None
     max_live_children: int | None = None
+    max_spawns_per_minute: int | None = None
 
 
 class PlannedNode(_Table, frozen=True):

@@ -92,6 +92,24 @@ def test_all_descendants_of_the_root_are_counted_over_its_life(so_far: int, allo
         assert "--max-children" in directive.reason
 
 
+@given(st.lists(st.floats(0, 300, allow_nan=False), max_size=40), st.integers(1, 6))
+def test_who_only_spawns_is_held_up_and_time_lets_children_in_again(times: list[float], allowed: int) -> None:
+    """C3: at no moment have more children begun within the minute before it than are allowed."""
+    tree = a_tree(Limits(max_children=100, max_spawns_per_minute=allowed))
+    admitted: list[float] = []
+    for number, at in enumerate(sorted(times)):
+        before = tree
+        tree, directive = decide(tree, MaySpawn(ROOT, Spawn("task")), draw(at, session_id=f"new-{number}"))
+        recently = [one for one in admitted if at - 60 < one <= at]
+        assert isinstance(directive, Admit) is (len(recently) < allowed)
+        if isinstance(directive, Refuse):
+            assert (directive.limit, directive.value, tree) == ("max_spawns_per_minute", allowed + 1, before)
+            assert "--max-spawns-per-minute" in directive.reason
+        else:
+            admitted.append(at)
+    assert len(tree.spawned) <= allowed
+
+
 def test_children_of_one_parent_have_names_of_their_own_and_those_of_others_may_be_the_same() -> None:
     tree, _ = spawn(a_tree(), name="a")
 
