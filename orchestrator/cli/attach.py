@@ -15,7 +15,7 @@ from orchestrator.engine.control.answers import GAP
 from orchestrator.engine.control.lines import LineReader, TooLong
 from orchestrator.engine.errors import EngineError, WrongUsage
 from orchestrator.engine.stdin import read_input
-from orchestrator.engine.stdout import hold_standard_descriptors
+from orchestrator.engine.stdout import LineWriter, hold_standard_descriptors
 from orchestrator.views.attached import AttachedText
 from orchestrator.views.text import one_line, safe_lines
 from store.events import AgentSettled, read_line
@@ -56,22 +56,42 @@ class _Attached:
         self.behavior = behavior
         self.text = AttachedText()
         self.is_quiet = trio.Event()
+        # Where this process is the host, too, a slow reader must not hold it up.
+        self.writer = LineWriter(1, self._reader_gone)
+        self.gone: OSError | None = None
+        self.all_of_it = trio.CancelScope()
 
     async def run(self) -> None:
+        """Until somebody leaves, or the host ends. Raises BrokenPipeError, EngineError where nothing can be shown any more."""
         await self.there.call("subscribe")
         state = await self.there.call("get_state")
         name = one_line(state["sessionName"] or short(self.there.session_id))
         self._write(f"-- {name} {'is at work' if state['isStreaming'] else 'is at rest'}\n")
         if not state["isStreaming"]:
             self.is_quiet.set()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._show, nursery.cancel_scope)
-            await self._hear_input()
-            if not os.isatty(0):
-                await self.is_quiet.wait()
-            nursery.cancel_scope.cancel()
+        with self.all_of_it:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.writer.run)
+                nursery.start_soon(self._show)
+                await self._hear_input()
+                if not os.isatty(0):
+                    await self.is_quiet.wait()
+                await self._leave()
+        if isinstance(self.gone, BrokenPipeError):
+            raise self.gone
+        if self.gone is not None:
+            raise EngineError(f"stdout could not be written: {self.gone.strerror}")
 
-    async def _show(self, all_of_it: trio.CancelScope) -> None:
+    async def _leave(self) -> None:
+        self.writer.finish()
+        await self.writer.written()
+        self.all_of_it.cancel()
+
+    def _reader_gone(self, error: OSError) -> None:
+        self.gone = error
+        self.all_of_it.cancel()
+
+    async def _show(self) -> None:
         async for line in self.there.client.lines():
             if line.startswith(GAP):
                 self._write(self.text.missed(msgspec.json.decode(line)["missed"]))
@@ -84,12 +104,13 @@ class _Attached:
                 self._write(self.text.take(event))
                 if isinstance(event, AgentSettled):
                     self.is_quiet.set()
+                await self.writer.wait_for_room()
         click.echo("sapwood: the host has ended", err=True)
-        all_of_it.cancel()
+        await self._leave()
 
     def _write(self, text: str) -> None:
         if text:
-            click.echo(text.encode(sys.stdout.encoding or "utf-8", "replace"), nl=False)
+            self.writer.offer(text.encode(getattr(sys.stdout, "encoding", None) or "utf-8", "replace"))
 
     async def _hear_input(self) -> None:
         reader = LineReader()

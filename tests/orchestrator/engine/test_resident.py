@@ -408,6 +408,18 @@ def test_a_look_without_an_input_ends_with_the_run(desk: Desk) -> None:
     assert running.end().status == 1
 
 
+def test_who_looks_and_does_not_read_holds_up_no_tree_that_works_in_the_same_process(desk: Desk) -> None:
+    long = f'[[reply]]\nlast = "more"\ntext = "{"x" * 300_000}"\n[[reply]]\ntext = "short"\n'
+    assert desk.run("--name", "port", "-m", desk.script(long), "hello").status == 0
+    looking = desk.start("attach", "port", stdin=subprocess.PIPE)
+    assert looking.popen.stdin is not None
+    looking.popen.stdin.write(b"more\n")
+    looking.popen.stdin.close()
+    until(lambda: sum(raw.count(b"run_settled") for raw in desk.journals().values()) == 2, "the end of the second run")
+    done = looking.end()
+    assert (done.status, b"-- completed" in done.out) == (0, True)
+
+
 def test_who_reads_only_the_first_line_of_it_is_no_trouble(desk: Desk) -> None:
     serve(desk)
     session = hand_over(desk, ECHO, "hello", "--name", "port")
