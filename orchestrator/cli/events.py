@@ -23,6 +23,7 @@ from orchestrator.cli.common import (
 )
 from orchestrator.dialects.projection import Projection, project
 from orchestrator.engine.errors import EngineError, WrongUsage
+from orchestrator.views.stored import Stored, members, subtree
 from orchestrator.views.text import one_line
 from store.dialects import DIALECTS
 from store.forest_stream import ForestChecker
@@ -135,14 +136,20 @@ def show(
 
         follow(home, sessions, projection, since)
         return
-    for header in [session_named(home, name) for name in sessions] or [newest_root(home)]:
+    headers = {header.id: header for header in [session_named(home, name) for name in sessions] or [newest_root(home)]}
+    trees: list[Stored] = []
+    told_ids: set[str] = set()
+    for header in headers.values():
         state = projection
         tree = tree_with(home, header)
+        trees.append(tree)
         fail_if_damaged([tree], {header.id} - set(tree.nodes))
         for line in replay_lines(tree.nodes, header.id):
             state, told_line = project(state, line)
             if told_line:
                 write_bytes(told_line)
+        told_ids.update(member.session_id for member in subtree(members(tree), header.id))
+    fail_if_damaged(trees, told_ids)
 
 
 def _fail_if_unknown(types: tuple[str, ...]) -> None:

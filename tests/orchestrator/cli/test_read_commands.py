@@ -203,6 +203,17 @@ def test_a_damaged_journal_in_the_sum_is_told_after_the_sum(forest: Forest, run:
     assert run("usage", "legacy-shim").exit_code == 0  # it needs none of what is damaged
 
 
+def test_a_stream_in_which_records_are_missing_says_so_behind_it(forest: Forest, run: Run) -> None:
+    sample(forest)
+    named(forest, "invoices").damage()
+
+    result = run("events")
+
+    assert (result.exit_code, bool(result.stdout)) == (4, True)
+    assert f"session {named(forest, 'invoices').id} is damaged" in result.stderr
+    assert run("events", "legacy-shim", "legacy-shim").stdout == run("events", "legacy-shim").stdout
+
+
 def test_a_header_that_cannot_be_read_is_damage(forest: Forest, run: Run) -> None:
     root = sample(forest)
     root.path.write_bytes(b"\0" * 100 + root.path.read_bytes()[100:])
