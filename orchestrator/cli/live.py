@@ -9,12 +9,13 @@ import attrs
 import msgspec
 import trio
 
-from orchestrator.cli.common import session_named
+from orchestrator.cli.common import session_named, translated
 from orchestrator.engine.client import Client, CommandFailed, HostGone, HostInfo, asked, hosts
 from orchestrator.engine.errors import EngineError, NoKey, NotOurs, WrongUsage
 from orchestrator.engine.own_host import own_host
 from orchestrator.engine.resident import started
 from store.disk.home import Home
+from store.disk.ownership import liveness
 
 T = TypeVar("T")
 _USAGE = frozenset({"wrong_shape", "wrong_value", "unknown_session", "unknown_model", "unknown_entry", "no_session"})
@@ -58,12 +59,22 @@ async def reached(home: Home, name: str, *, detaches: bool = False) -> AsyncIter
     header = None if live is not None else session_named(home, name)
     host = live[0] if live is not None else _owner(there, header.root_id if header is not None else "")
     session_id = live[1] if live is not None else header.id if header is not None else name
+    if host is None and header is not None:
+        with translated():
+            owner = liveness(home.fs, home, header.root_id)
+        if owner.state == "alive":
+            raise NotOurs(unheard(owner.pid))
     if host is None and detaches:
         host = await started(home, os.environ)
     async with AsyncExitStack() as stack:
         path = host.path if host is not None else await stack.enter_async_context(own_host(home, os.environ))
         client = await stack.enter_async_context(await said(Client.connect(path)))
         yield Reached(client, session_id, is_ours=host is None)
+
+
+def unheard(pid: object) -> str:
+    """That a process is there and says nothing: it hangs, or is stopped."""
+    return f"the host of process {pid} does not answer; when it goes on it is there again, `kill -9 {pid}` ends it"
 
 
 def _owner(there: list[HostInfo], root_id: str) -> HostInfo | None:

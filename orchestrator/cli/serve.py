@@ -8,10 +8,12 @@ import click
 import trio
 
 from orchestrator.cli.common import AS_JSON, echo_json, echo_lines, home_from_env, told
+from orchestrator.cli.live import unheard
 from orchestrator.engine.client import Client, HostGone, HostInfo, asked, hosts
+from orchestrator.engine.control.endpoint import answering
 from orchestrator.engine.errors import EngineError
 from orchestrator.engine.host import hosting
-from orchestrator.engine.resident import Resident, ended, resident_of
+from orchestrator.engine.resident import Resident, ended
 from orchestrator.engine.stdout import hold_standard_descriptors
 from orchestrator.views.text import count, one_line, safe_lines
 from store.disk.home import Home
@@ -52,11 +54,23 @@ def status(as_json: bool) -> None:
       sapwood status --json
     """
     home = home_from_env()
-    found = trio.run(_seen, sorted(trio.run(hosts, home), key=lambda host: not host.is_resident))
+    answered, silent = trio.run(_hosts, home)
+    found = trio.run(_seen, sorted(answered, key=lambda host: not host.is_resident))
     if as_json:
         echo_json(found)
-        return
-    echo_lines(map(_line, found) if found else ["No host is running.", "sapwood serve    or    sapwood run --detach …"])
+    elif found or not silent:
+        none = ["No host is running.", "sapwood serve    or    sapwood run --detach …"]
+        echo_lines(map(_line, found) if found else none)
+    for pid in silent:
+        click.echo(f"sapwood: {unheard(pid)}", err=True)
+
+
+async def _hosts(home: Home) -> tuple[list[HostInfo], list[str]]:
+    """Those that answer; the process ids of those that listen and say nothing: they hang, or are stopped."""
+    listened = answering(home)
+    found = await hosts(home)
+    silent = set(listened).intersection(answering(home)).difference(host.path for host in found)
+    return found, [socket.name.partition("-")[0] for socket in sorted(silent)]
 
 
 def _line(host: dict[str, Any]) -> str:
@@ -102,7 +116,10 @@ def shutdown(as_json: bool) -> None:
 
 
 async def _shut(home: Home) -> HostInfo:
-    host = await resident_of(home)
+    found, silent = await _hosts(home)
+    host = next((host for host in found if host.is_resident), None)
+    if host is None and silent:
+        raise EngineError(f"no resident host answers; {'; '.join(map(unheard, silent))}")
     if host is None:
         raise EngineError("no resident host is running; `sapwood status` shows what is")
     try:

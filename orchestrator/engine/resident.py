@@ -146,6 +146,8 @@ async def started(home: Home, environ: Mapping[str, str]) -> HostInfo:
             if found is not None:
                 return found
             await trio.sleep(LOOK_AGAIN_S)
+    if process.poll() == NotOurs.status:
+        raise EngineError("there is a resident host, and it does not answer; `sapwood status` names its process")
     raise EngineError(f"the resident host did not start; {log} says why")
 
 

@@ -97,6 +97,20 @@ def test_a_host_serves_is_seen_and_ends_when_it_is_told(desk: Desk) -> None:
     assert not list((desk.home / "run").glob("*.sock"))
 
 
+def test_a_host_that_does_not_answer_is_not_said_to_be_gone(desk: Desk) -> None:
+    running = serve(desk)
+    session = hand_over(desk, ECHO, "hello")
+    until_settled(desk, session)
+    running.send(signal.SIGSTOP)
+    status, shutdown, abort = desk.run("status"), desk.run("shutdown"), desk.run("abort", session)
+    running.send(signal.SIGCONT)
+    assert (abort.status, f"process {running.pid} does not answer" in abort.err) == (4, True)
+    assert (status.status, status.out, shutdown.status) == (0, b"", 1)
+    assert f"the host of process {running.pid} does not answer" in status.err
+    assert f"the host of process {running.pid} does not answer" in shutdown.err
+    assert desk.run("shutdown").status == 0
+
+
 def test_work_that_is_handed_over_goes_on_without_its_terminal_and_can_be_talked_to(desk: Desk) -> None:
     session = hand_over(desk, ECHO, "hello", "--name", "port")
     (pid,) = hosts_of(desk)
