@@ -64,7 +64,7 @@ class Stdout:
         if line_tags(line)[:2] != ("session", root_id):
             self.say(line)
 
-    def note(self, line: bytes) -> None:
+    def note(self, line: bytes, root_id: str) -> None:
         """It is told of the trees that it asks for, and knows when."""
 
     def forget_lines(self) -> None:

@@ -91,15 +91,15 @@ class Audience:
             shown = subscription.shown(feed, rows)
             if shown:
                 target = subscription.target
-                target.note(opened(self.generation, feed.root_id, feed.ring.seq, len(shown)))
+                target.note(opened(self.generation, feed.root_id, feed.ring.seq, len(shown)), feed.root_id)
                 for row in shown:
-                    target.note(snapshot(self.generation, row))
+                    target.note(snapshot(self.generation, row), feed.root_id)
 
     def tell_left(self, feed: Feed) -> None:
         """The tree is not at hand any more."""
         for subscription in self.subscriptions:
             if subscription.covers(feed):
-                subscription.target.note(left(feed.root_id))
+                subscription.target.note(left(feed.root_id), feed.root_id)
 
     def leave(self, target: Target) -> None:
         """The subscription of this connection ends, if it has one."""

@@ -24,8 +24,8 @@ class Target(Protocol):
     def offer(self, line: bytes, root_id: str) -> None:
         """A line of the stream of this tree."""
 
-    def note(self, line: bytes) -> None:
-        """A line that tells of trees that come and go, for whoever watches several."""
+    def note(self, line: bytes, root_id: str) -> None:
+        """A line that tells of this tree that it comes or goes, for whoever watches several."""
 
     def forget_lines(self) -> None:
         """Lines of the stream that wait are not wanted any more."""
@@ -68,7 +68,11 @@ class Outgoing:
         self._waiting.append(Waiting(line, None))
         self._work.set()
 
-    def note(self, line: bytes) -> None:
+    def note(self, line: bytes, root_id: str) -> None:
+        if self._missed or self._answers_bytes > ANSWERS_BYTES:
+            # Whoever is told of a gap asks anew how all trees stand.
+            self._missed[root_id] = self._missed.get(root_id, 0) + 1
+            return
         self.say(line)
 
     def offer(self, line: bytes, root_id: str) -> None:

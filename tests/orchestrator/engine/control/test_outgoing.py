@@ -3,6 +3,7 @@
 import re
 
 import msgspec
+import pytest
 import trio
 import trio.testing
 from hypothesis import given
@@ -96,3 +97,26 @@ async def test_lines_that_are_not_wanted_any_more_are_not_sent_and_answers_are()
     outgoing.finish()
     await outgoing.run(send)
     assert b"".join(sent) == b'{"type":"response"}\n'
+
+
+async def test_who_does_not_read_of_trees_that_come_and_go_is_told_of_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.engine.control.outgoing.ANSWERS_BYTES", 1_000)
+    outgoing, sent = Outgoing(LIMIT), bytearray()
+    for number in range(100):
+        outgoing.note(b'{"type":"left","n":%d}\n' % number, "root-a")
+    outgoing.offer(line("root-b", "other", 1, 10), "root-b")
+    assert outgoing.waiting_bytes < 1_100
+
+    async def send(data: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        sent.extend(data)
+
+    outgoing.finish()
+    await outgoing.run(send)
+    lines = [msgspec.json.decode(each) for each in bytes(sent).split(b"\n") if each]
+    told = [each for each in lines if each["type"] == "left"]
+    assert [each["n"] for each in told] == list(range(len(told)))
+    assert {each["rootSessionId"]: each["missed"] for each in lines if each["type"] == "gap"} == {
+        "root-a": 100 - len(told),
+        "root-b": 1,
+    }
