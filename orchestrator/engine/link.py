@@ -9,7 +9,7 @@ import attrs
 import msgspec
 import trio
 
-from orchestrator.engine.client import Client, HostGone
+from orchestrator.engine.client import Client, CommandFailed, HostGone
 from orchestrator.engine.control.answers import GAP, LEFT, OPENED, SNAPSHOT
 from orchestrator.views.live import LiveTree
 from orchestrator.views.rows import AgentRow
@@ -29,6 +29,16 @@ class _Head(msgspec.Struct, rename="camel"):
     missed: int = 0
     seq: int = 0
     rows: int = 0
+
+
+class _Hello(msgspec.Struct):
+    pid: int
+
+
+class _Subscribed(msgspec.Struct):
+    generation: str
+    seqs: dict[str, int]
+    rows: int
 
 
 _head: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
@@ -77,17 +87,19 @@ class Link:
     async def follow(self, client: Client) -> None:
         """Until the connection ends. Raises HostGone, CommandFailed, msgspec.DecodeError."""
         with trio.move_on_after(DEAD_AFTER_S) as joining:
-            hello = await client.call({"type": "hello"})
-            self.pid = hello["pid"] if isinstance(hello.get("pid"), int) else None
+            self.pid = msgspec.convert(await client.call({"type": "hello"}), _Hello).pid
             await self._subscribe(client)
         if joining.cancelled_caught:
             raise HostGone("the host does not answer")
         self.client = client
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._beat, client, nursery.cancel_scope)
-            async for line in client.lines():
-                await self._take(client, line)
-            nursery.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._beat, client, nursery.cancel_scope)
+                async for line in client.lines():
+                    await self._take(client, line)
+                nursery.cancel_scope.cancel()
+        except* (HostGone, CommandFailed, msgspec.DecodeError):
+            pass  # it ended while it was asked something
 
     def leave(self, now: float) -> None:
         """The connection has ended."""
@@ -99,10 +111,11 @@ class Link:
     async def _subscribe(self, client: Client) -> None:
         known = self._seqs
         since = {"generation": self._generation, "seqs": known} if self._generation is not None else None
-        data = await client.call({"type": "subscribe", **({"since": since} if since is not None else {})})
-        is_new = self._generation != str(data["generation"])
-        self._generation, self._seqs = str(data["generation"]), dict(data["seqs"])
-        self._expected, self._stale, self._snapshots = int(data["rows"]), 0, []
+        answer = await client.call({"type": "subscribe", **({"since": since} if since is not None else {})})
+        data = msgspec.convert(answer, _Subscribed)
+        is_new = self._generation != data.generation
+        self._generation, self._seqs = data.generation, data.seqs
+        self._expected, self._stale, self._snapshots = data.rows, 0, []
         for root_id in set(self.roots) - set(self._seqs):  # let go of while we were away
             self.fold.forget(root_id)
         missed = 0 if is_new else sum(seq - known[root_id] for root_id, seq in self._seqs.items() if root_id in known)

@@ -99,6 +99,8 @@ class FakeHost:
     subscriptions: list[Any] = attrs.field(factory=list)
     streams: list[trio.SocketStream] = attrs.field(factory=list)
     answers_hello: bool = True
+    answers: bool = True
+    asked: int = 0
 
     async def serve(self, stream: trio.SocketStream) -> None:
         self.streams.append(stream)
@@ -110,6 +112,9 @@ class FakeHost:
                     await self.answer(stream, msgspec.json.decode(line))
 
     async def answer(self, stream: trio.SocketStream, command: dict[str, Any]) -> None:
+        self.asked += 1
+        if not self.answers:
+            return
         data: dict[str, Any] = {"pid": 4242, "hostId": "fake", "version": "0", "roots": list(self.seqs)}
         after: list[bytes] = []
         if command["type"] == "subscribe":
@@ -226,6 +231,30 @@ async def test_a_host_that_says_nothing_any_more_is_lost_and_tried_again(
         await until(lambda: link.state == "lost" and link.next_try > 0)
         assert watch.rows(0.0)
         host.answers_hello = True
+        watch.try_now()
+        await until(lambda: link.state == "live")
+
+
+@pytest.mark.parametrize("is_asked_anew", [False, True], ids=["asked whether it is there", "asked for a snapshot"])
+async def test_a_host_that_ends_while_it_is_asked_is_not_the_end_of_the_view(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_asked_anew: bool
+) -> None:
+    monkeypatch.setattr("orchestrator.engine.link.BEAT_S", 60.0 if is_asked_anew else 0.01)
+    stream = Stream()
+    root = stream.root().begins()
+    host = FakeHost(stream.rows(), {root.place.root_id: 3})
+    async with fake_host(tmp_path, host), watching(tmp_path) as watch:
+        await until(lambda: bool(watch.rows(0.0)))
+        link = next(iter(watch.links.values()))
+        host.answers = False
+        asked = host.asked
+        if is_asked_anew:
+            gap = {"type": "gap", "rootSessionId": root.place.root_id, "missed": 42}
+            await host.streams[-1].send_all(msgspec.json.encode(gap) + b"\n")
+        await until(lambda: host.asked > asked)
+        host.answers = True
+        await host.streams[-1].aclose()
+        await until(lambda: link.state == "lost")
         watch.try_now()
         await until(lambda: link.state == "live")
 
