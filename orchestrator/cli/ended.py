@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def watched(job: Job, *, is_quiet: bool) -> "Progress | Notes | None":
-    """The live tree on stderr, for people at a terminal who asked for text; warnings that a stream has no words for."""
-    if job.is_json and not job.stream.dialect.is_native:
+    """The live tree on stderr, for people at a terminal who asked for text; else the warnings, where no stream tells them."""
+    if is_quiet or sys.stderr is None or (job.is_json and job.stream.dialect.is_native):
+        return None
+    if job.is_json or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         from orchestrator.cli.notes import Notes
 
-        return Notes()
-    if job.is_json or is_quiet or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        return None
+        return Notes() if job.is_json else Notes(frozenset({"warning"}))  # an error is what the run ends with
     from orchestrator.cli.progress import Progress
 
     limit_usd = job.budgets.get("max_cost")

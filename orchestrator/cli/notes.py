@@ -1,4 +1,4 @@
-"""Warnings of a run on stderr, where its stream is in a dialect that has no event for them."""
+"""Warnings of a run on stderr, where there is no terminal, and no stream that has an event for them."""
 
 import attrs
 import click
@@ -10,11 +10,13 @@ from store.events import Diagnostic, Event, Place
 
 @attrs.define
 class Notes:
-    """Watches a tree. `run` is a task of the host."""
+    """Watches a tree. `run` is a task of the host. `levels`: those of the diagnostics that are told."""
+
+    levels: frozenset[str] = frozenset({"warning", "error"})
 
     def take(self, place: Place, event: Event, at: float) -> None:
         """Hear an event."""
-        if isinstance(event, Diagnostic) and event.level != "info":
+        if isinstance(event, Diagnostic) and event.level in self.levels:
             click.echo(f"sapwood: {sanitize_terminal(event.text)}", err=True)
 
     async def run(self) -> None:
