@@ -9,6 +9,7 @@ import attrs
 import trio
 
 from actors.directory import Row
+from actors.giving_up import reason_of
 from orchestrator.engine.host import Host
 from orchestrator.engine.job import Job
 from orchestrator.engine.jobs import Jobs
@@ -44,7 +45,7 @@ class Keeper:
                 await self._at_hand(planted)
                 await planted.tree.quiet()
         except Exception as error:
-            text = f"the tree broke, and is opened again with the next command for it: {type(error).__name__}: {error}"
+            text = f"the tree broke, and is opened again with the next command for it: {reason_of(error)}"
             planted.sink.publish(planted.tree.root.place, Diagnostic(level="error", code="crash", text=text))
         finally:
             await self.host.uproot(planted)

@@ -11,6 +11,7 @@ from pathlib import Path
 import attrs
 import trio
 
+from actors.giving_up import reason_of
 from orchestrator.engine.control.answers import failure
 from orchestrator.engine.control.connection import Connection
 from orchestrator.engine.control.desk import Desk
@@ -88,7 +89,9 @@ class Endpoint:
                     return
                 await self._talk(stream, outgoing)
         except Exception as error:
-            self.trouble = f"a connection broke: {type(error).__name__}: {error}"
+            text = f"a connection to this host broke: {reason_of(error)}"
+            for planted in self.desk.host.trees.values():
+                planted.tell_later(Diagnostic(level="error", code="endpoint", text=text))
         finally:
             self.desk.host.audience.leave(outgoing)
             self._connections.pop(outgoing, None)

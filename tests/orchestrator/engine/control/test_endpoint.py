@@ -13,7 +13,7 @@ from orchestrator.engine.client import Client, HostGone, hosts
 from orchestrator.engine.control import endpoint as endpoints
 from orchestrator.engine.control.endpoint import clean, is_answered, listen
 from orchestrator.engine.control.places import ADDRESS_BYTES, new_place, places, run_folder
-from tests.orchestrator.engine.control.live import home_at, live_host
+from tests.orchestrator.engine.control.live import home_at, lines_until, live_host
 
 
 async def test_a_host_is_found_by_its_socket_and_says_who_it_is(tmp_path: Path) -> None:
@@ -159,6 +159,11 @@ async def test_a_bug_in_one_connection_ends_that_connection_alone(
                     await client.call({"type": "hello"})
         async with live.connected() as client:
             assert (await client.call({"type": "hello"}))["hostId"] == live.host.id
+            await client.call({"type": "subscribe"})
+            await live.prompt(client, "go")
+            lines = await lines_until(client, "agent_settled")
+        (told,) = [line["text"] for line in lines if line.get("code") == "endpoint"]
+        assert "a bug" in told
 
 
 async def broken(connection: object, receive: object) -> None:
