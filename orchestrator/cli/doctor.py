@@ -15,9 +15,9 @@ from orchestrator.views.text import one_line
 from store.errors import StoreError
 
 HELP = """Find what is left of processes that are gone, and what cannot be read: sockets, locks, lost sessions, a broken
-catalog, damaged journals, a wrong configuration. Exit status 1 if something is wrong in the end.
+catalog, journals that show damage, a wrong configuration. Exit status 1 if something is wrong in the end.
 
-It only looks, unless it is told to mend.
+It only looks, unless it is told to mend. Journals are read whole by `sapwood sessions check`.
 
 \b
   sapwood doctor
