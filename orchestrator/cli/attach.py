@@ -137,5 +137,5 @@ class _Attached:
         if not members["command"]:
             raise WrongUsage("expected a command behind !")
         ran = await self.there.call("bash", **members)
-        if not ran["recorded"]:
+        if not ran.get("recorded", True):  # a host of an older version answers once it is
             self._write(self.text.ran(members["command"], ran["output"], ran["exitCode"]))
