@@ -6,7 +6,8 @@ from typing import Protocol
 import attrs
 
 from actors.clock import Clock
-from store.events import Event, Place, event_tail, tagged
+from store.events import Event, Place
+from store.lines import event_tail, tagged
 
 
 class Outlet(Protocol):

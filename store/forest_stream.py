@@ -4,7 +4,7 @@ import attrs
 import msgspec
 
 from store.dialects import DIALECTS, Dialect
-from store.events import Tags, parted
+from store.lines import Tags, parted
 from store.stream import Finding, StreamChecker
 
 _tags: msgspec.json.Decoder[Tags] = msgspec.json.Decoder(Tags)

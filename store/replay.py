@@ -33,9 +33,8 @@ from store.events import (
     ToolExecutionStart,
     TurnEnd,
     TurnStart,
-    event_tail,
-    tagged,
 )
+from store.lines import event_tail, tagged
 from store.messages import AssistantMessage, CustomMessage, Message, ToolCall, ToolResultMessage, decode_message
 from store.records import Record
 from store.repair import Node

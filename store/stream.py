@@ -16,8 +16,9 @@ import msgspec
 
 from store.brackets import Brackets, MessageCount
 from store.dialects import DIALECTS, Dialect
-from store.events import SHORT_TAGGED, Event
+from store.events import Event
 from store.kinds import KNOWN
+from store.lines import SHORT_TAGGED
 from store.records import well_formed
 
 EXIT_OUTCOMES = {0: {"completed"}, 1: {"completed", "failed", "aborted", "lost"}, 3: {"limit_reached", "timed_out"}}

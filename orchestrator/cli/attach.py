@@ -18,8 +18,9 @@ from orchestrator.engine.stdin import read_input
 from orchestrator.engine.stdout import LineWriter, hold_standard_descriptors
 from orchestrator.views.attached import AttachedText
 from orchestrator.views.text import one_line, safe_lines
-from store.events import AgentSettled, read_line
+from store.events import AgentSettled
 from store.ids import short
+from store.lines import read_line
 
 
 @click.command()

@@ -18,7 +18,8 @@ from orchestrator.views.stored import Stored
 from orchestrator.web.ports import Began, HostEnded, Missed, News, Told, Wrote
 from store.disk.forest import read_node
 from store.disk.home import Home
-from store.events import Event, MessageUpdate, Tags, TextDelta, TurnStart
+from store.events import Event, MessageUpdate, TextDelta, TurnStart
+from store.lines import Tags
 from store.times import unix_s
 
 READERS = 2

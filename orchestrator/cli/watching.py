@@ -29,8 +29,9 @@ from orchestrator.views.signs import title
 from orchestrator.views.text import count
 from orchestrator.web.ports import Order, Refused
 from store.disk.home import Home
-from store.events import Event, Tags
+from store.events import Event
 from store.ids import short
+from store.lines import Tags
 from store.times import unix_s
 
 FRAME_S = 0.1

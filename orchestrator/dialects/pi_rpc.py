@@ -11,7 +11,7 @@ import msgspec
 
 from orchestrator.dialects.projection import Projection, project
 from store.entries import SessionInfoEntry
-from store.events import parted
+from store.lines import parted
 from store.wire import encode
 
 

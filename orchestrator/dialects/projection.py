@@ -15,11 +15,10 @@ from store.events import (
     MessageStart,
     MessageUpdate,
     SessionActionUpdate,
-    TaggedLine,
     ToolcallStart,
     ToolExecutionEnd,
-    parted,
 )
+from store.lines import TaggedLine, parted
 from store.messages import AssistantMessage
 from store.usage import Usage
 from store.wire import encode

@@ -14,7 +14,7 @@ from orchestrator.engine.client import Client, CommandFailed, HostGone
 from orchestrator.engine.control.answers import LEFT, OPENED, SNAPSHOT, gap
 from orchestrator.engine.control.endpoint import answering
 from store.disk.home import Home
-from store.events import parted
+from store.lines import parted
 
 PERIOD_S = 0.2
 """So often one looks for new hosts."""

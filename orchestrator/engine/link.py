@@ -13,7 +13,8 @@ from orchestrator.engine.client import Client, CommandFailed, HostGone
 from orchestrator.engine.control.answers import GAP, LEFT, OPENED, SNAPSHOT
 from orchestrator.views.live import LiveTree
 from orchestrator.views.rows import AgentRow
-from store.events import Event, Tags
+from store.events import Event
+from store.lines import Tags
 
 BEAT_S = 5.0
 DEAD_AFTER_S = 11.0

@@ -24,7 +24,7 @@ from orchestrator.engine.signals import Signals
 from orchestrator.engine.stdin import read_input
 from orchestrator.engine.stdout import LineWriter
 from store.disk.home import Home
-from store.events import line_tags
+from store.lines import line_tags
 from store.times import unix_ms
 
 

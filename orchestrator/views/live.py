@@ -10,7 +10,8 @@ from orchestrator.views.live_session import HostFacts, LiveSession, counted_on, 
 from orchestrator.views.rows import AgentRow
 from store.entries import ChildSettledEntry, ChildSpawnedEntry, ChildUsageAttributedEntry
 from store.errors import BadUsage
-from store.events import Diagnostic, Event, Place, Tags, read_line
+from store.events import Diagnostic, Event, Place
+from store.lines import Tags, read_line
 from store.summary import LINE_CHARS
 from store.times import unix_s
 from store.usage import spend_of

@@ -14,7 +14,7 @@ from actors.protocol.tools import ToolContext, ToolResult, text_result
 from actors.testing import ROOT, Bench, FunctionModel, FunctionTool, bench
 from orchestrator.views.live import LiveTree
 from store.attribution import account
-from store.events import read_line
+from store.lines import read_line
 from store.messages import AssistantMessage, ToolResultMessage
 from store.stream import check_stream
 from store.usage import Usage

@@ -7,7 +7,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from actors.clock import Clock
 from actors.sink import Sink
 from actors.testing import RecordingOutlet
-from store.events import AgentSettled, AgentStart, Event, MessageUpdate, Place, TextDelta, event_tail
+from store.events import AgentSettled, AgentStart, Event, MessageUpdate, Place, TextDelta
+from store.lines import event_tail
 
 ROOT = Place("root-0000", "root-0000", None, 0)
 CHILD = Place("child-0000", "root-0000", "root-0000", 1)

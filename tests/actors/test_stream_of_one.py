@@ -11,7 +11,8 @@ from trio.testing import MockClock
 from actors.protocol.limits import Limits
 from actors.protocol.model import Hear, ModelFailure, ModelRequest, ReplyEnd, TextChunk
 from actors.testing import FunctionModel
-from store.events import SHORT_TAGGED, Event, Place, event_tail
+from store.events import Event, Place
+from store.lines import SHORT_TAGGED, event_tail
 from store.wire import encode
 from tests.actors.stage import (
     Bench,

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from store import entries, events, messages
 from store.dialects import DIALECTS
 from store.forest_stream import ForestChecker
+from store.lines import event_tail, tagged
 from store.stream import Finding, StreamChecker, check_stream
 from store.usage import Usage
 from store.wire import encode
@@ -154,8 +155,8 @@ def written(steps: Iterator[Step]) -> Stream:
     told = [step for step in steps if step is not None]
     lines = []
     for seq, (place, event) in enumerate(told, start=1):
-        kind, tail = events.event_tail(event)
-        lines.append(msgspec.json.decode(events.tagged(tail, kind, place, seq, AT)))
+        kind, tail = event_tail(event)
+        lines.append(msgspec.json.decode(tagged(tail, kind, place, seq, AT)))
     return lines
 
 
@@ -904,8 +905,8 @@ def test_what_is_remembered_does_not_grow_with_the_stream() -> None:
     for seq, step in enumerate((step for part in (talk.header(), endless(talk)) for step in part), start=1):
         assert step is not None
         place, event = step
-        kind, tail = events.event_tail(event)
-        assert checker.feed(events.tagged(tail, kind, place, seq, AT)) == []
+        kind, tail = event_tail(event)
+        assert checker.feed(tagged(tail, kind, place, seq, AT)) == []
         if kind == "agent_settled":
             sizes.append(size_of(checker))
 

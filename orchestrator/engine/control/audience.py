@@ -9,7 +9,7 @@ from orchestrator.engine.control.answers import left, opened, snapshot
 from orchestrator.engine.control.outgoing import Target
 from orchestrator.engine.control.ring import Ring
 from orchestrator.views.rows import AgentRow
-from store.events import line_tags
+from store.lines import line_tags
 
 
 @attrs.define(eq=False)

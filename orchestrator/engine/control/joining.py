@@ -5,18 +5,8 @@ from collections.abc import Iterable
 import attrs
 import msgspec
 
-from store.events import (
-    MessageUpdate,
-    Place,
-    Tags,
-    TextDelta,
-    ThinkingDelta,
-    ToolcallDelta,
-    event_tail,
-    line_tags,
-    read_line,
-    tagged,
-)
+from store.events import MessageUpdate, Place, TextDelta, ThinkingDelta, ToolcallDelta
+from store.lines import Tags, event_tail, line_tags, read_line, tagged
 
 _DELTAS = (TextDelta, ThinkingDelta, ToolcallDelta)
 

@@ -13,7 +13,8 @@ import msgspec
 import trio
 
 from orchestrator.dialects.pi_rpc import PiClient, commanded, told
-from store.events import Place, tagged
+from store.events import Place
+from store.lines import tagged
 from tests.orchestrator.dialects.differences import PI, assert_alike, unequal, without, without_differences
 from tests.orchestrator.dialects.provider import ROOT, provider
 from tests.orchestrator.dialects.recorded import Event, Events, Recording, Reply, role_of

@@ -21,7 +21,8 @@ from actors.protocol.model import (
 from actors.testing import FunctionModel
 from orchestrator.dialects.projection import Projection, project
 from store.dialects import DIALECTS
-from store.events import Place, SessionActionUpdate, event_tail, tagged
+from store.events import Place, SessionActionUpdate
+from store.lines import event_tail, tagged
 from store.stream import check_stream
 from store.usage import Usage
 from tests.actors.stage import Bench, pausing, run, saying, spawn, stage, tool, use, wait

@@ -15,7 +15,8 @@ from orchestrator.engine.control.lines import LineReader
 from orchestrator.engine.link import Gap
 from orchestrator.engine.watch import NobodyRunsIt, Watch, rows_now
 from orchestrator.views.rows import AgentRow
-from store.events import Event, Tags
+from store.events import Event
+from store.lines import Tags
 from tests.orchestrator.engine.control.live import home_at, live_host
 from tests.orchestrator.views.events import Stream
 

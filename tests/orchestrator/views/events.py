@@ -40,9 +40,8 @@ from store.events import (
     ToolExecutionEnd,
     ToolExecutionStart,
     TurnStart,
-    event_tail,
-    tagged,
 )
+from store.lines import event_tail, tagged
 from store.messages import AssistantMessage, Message, TextContent, ToolResultMessage, user_text
 from store.times import iso
 from store.usage import Price, Usage, priced, spend_of, usage_of

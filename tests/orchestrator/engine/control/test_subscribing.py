@@ -21,7 +21,8 @@ from orchestrator.engine.control.outgoing import Outgoing
 from orchestrator.engine.control.ring import Ring
 from orchestrator.views.live import LiveTree
 from orchestrator.views.rows import AgentRow
-from store.events import Event, Place, event_tail, line_tags
+from store.events import Event, Place
+from store.lines import event_tail, line_tags
 from store.stream import check_stream
 from tests.orchestrator.engine.control.live import Live, lines_until, live_host
 
