@@ -193,6 +193,13 @@ class Reply:
         is_refused = end is not None and not self.has_begun
         return Used(self.usage, "refused" if is_refused else "cut", heard_chars)
 
+    def _counted(self, content: tuple[Block, ...]) -> Usage:
+        """What was reported. An answer that nobody counted was not free: where there is no price its cost is unknown."""
+        if not content or self.model.price is not None or self.usage.total_tokens:
+            return self.usage
+        cost = msgspec.structs.replace(self.usage.cost, unpriced=(self.model.name,))
+        return msgspec.structs.replace(self.usage, cost=cost)
+
     @property
     def has_text(self) -> bool:
         return any(block.kind == "text" and block.text.strip() for block in self._blocks.values())
@@ -211,7 +218,7 @@ class Reply:
             api=self.model.api,
             provider=self.model.provider,
             model=self.model.id,
-            usage=self.usage,
+            usage=self._counted(content),
             stop_reason=stop_reason,
             error_message=error,
             timestamp=self.timestamp,

@@ -37,7 +37,7 @@ def _after_failure(gates: GatePolicy, trial: Trial, root: str) -> FollowUp | Ref
         last_line = failure.text.rstrip().rpartition("\n")[2][:200]
         times = "once" if trial.failures == 1 else f"{trial.failures} times in this run"
         reason = (
-            f"a gate failed {times}, and {gates.retries} retries are allowed (--gate-retries); "
+            f"a gate failed {times}, and --gate-retries is {gates.retries}; "
             f"the last one was `{failure.command}`: {last_line}"
         )
         return Refuse("gate_retries", trial.failures, gates.retries, root, reason)

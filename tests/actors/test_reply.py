@@ -223,6 +223,15 @@ def test_a_model_without_a_price_is_named_beside_its_counts() -> None:
     assert reply.usage.cost.total == 0.0
 
 
+def test_what_an_answer_costs_that_nobody_counted_is_unknown_where_there_is_no_price() -> None:
+    """M3: some servers report no usage. Nothing said is nothing spent, as far as anybody knows."""
+    silent, said = (a_reply(ModelInfo("test", "free", "test", None)) for _ in range(2))
+    said.take(TextChunk(0, "an answer"))
+
+    assert said.message("stop", 7.0).usage.cost.unpriced == ("test/free",)
+    assert silent.message("error", 7.0, "refused").usage.cost.unpriced is msgspec.UNSET
+
+
 def test_a_call_that_did_not_come_whole_is_left_out_and_never_run() -> None:
     reply = a_reply()
     reply.take(TextChunk(0, "let me"))

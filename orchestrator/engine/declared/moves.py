@@ -178,5 +178,5 @@ def _conclusion(stand: dict[str, Standing]) -> Conclude:
         for name, one in stand.items()
     ]
     bad = [f"{name} ({one.outcome or 'not started'})" for name, one in stand.items() if not one.is_good]
-    failure = f"{len(bad)} of {len(stand)} declared agents did not complete: {', '.join(bad)}" if bad else None
+    failure = f"{len(bad)} of {len(stand)} declared agents did not complete: {_few(bad)}" if bad else None
     return Conclude("\n\n".join(parts), failure)
