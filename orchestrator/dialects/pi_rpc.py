@@ -89,6 +89,6 @@ _DATA: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "get_state": _state,
     "fork": lambda data: {"text": data.get("text") or "", "cancelled": False},
     "clone": lambda data: {"cancelled": False},
-    "bash": _there,
+    "bash": lambda data: _there({name: value for name, value in data.items() if name != "recorded"}),
     "get_session_stats": _there,
 }
