@@ -199,7 +199,7 @@ def test_a_child_that_cannot_be_read_is_told_of_and_left_as_it_is(tmp_path: Path
         journal.write_bytes(data)
     else:
         journal.unlink()
-    rig.text = '[[reply]]\ntext = "well"\n'
+    rig.text = '[cost]\n[[reply]]\ntext = "well"\n'
 
     second = rig.run("more", session=first.root_id)
 
