@@ -59,7 +59,7 @@ def repair_plan(nodes: Mapping[str, Node], root_id: str, going_on: Collection[st
     outcomes: dict[str, list[RunSettledEntry]] = {}
     told = _told(nodes)
     for session, node in post_order(nodes, root_id):
-        closing = [] if session in going_on else _closing(node, session != root_id, told)
+        closing = [] if session in going_on else _closing(node, session != root_id, told.get(session, {}))
         plan += [Fix(session, body) for body in closing]
         outcomes[session] = runs(node.records) + [body for body in closing if isinstance(body, RunSettledEntry)]
         plan += [Fix(session, body) for body in _missing_notices(node, nodes, outcomes, going_on)]
@@ -67,13 +67,13 @@ def repair_plan(nodes: Mapping[str, Node], root_id: str, going_on: Collection[st
     return plan
 
 
-def _told(nodes: Mapping[str, Node]) -> dict[tuple[str, int], ChildSettledEntry]:
-    """What parents' journals say of how runs of their children ended."""
-    found: dict[tuple[str, int], ChildSettledEntry] = {}
+def _told(nodes: Mapping[str, Node]) -> dict[str, dict[int, ChildSettledEntry]]:
+    """What parents' journals say of how runs of their children ended, by child and run."""
+    found: dict[str, dict[int, ChildSettledEntry]] = {}
     for node in nodes.values():
         for record in own_records(node.header, node.records):
             if record.type == "child_settled" and isinstance(body := record.body(), ChildSettledEntry):
-                found.setdefault((body.child_session_id, body.run), body)
+                found.setdefault(body.child_session_id, {}).setdefault(body.run, body)
     return found
 
 
@@ -152,20 +152,21 @@ def _is_bash(record: Record) -> bool:
         return False
 
 
-def _closing(node: Node, is_child: bool, told: Mapping[tuple[str, int], ChildSettledEntry]) -> list[Known]:
-    """Error results for calls that a crash cut off, and `run_settled` for a run that nobody goes on with.
+def _closing(node: Node, is_child: bool, told: Mapping[int, ChildSettledEntry]) -> list[Known]:
+    """Error results for calls that a crash cut off, and `run_settled` for each run that nobody goes on with.
 
     Calls without a result on the path of an idle session are no crash: somebody went back to them, and context building
-    answers them. A child that never ended a run lost it before its first message; without its `run_settled` the next run
-    would have the same number, and the notice of that would be taken for one that was given. Where the parent was told how the
-    run ended (its journal may be durable before the child's is), that is how it ended.
+    answers them. A child that never ended a run lost it before its first message. Where the parent was told how a run ended (its
+    journal may be durable before the child's is), that is how it ended, also if nothing else is left of it: without its
+    `run_settled` the next run would have the same number, and the notice of that would be taken for one that was given.
     """
-    if is_run_open(node.tree.own_records):
-        return [
-            *interrupted_results(node.tree),
-            _as_told(told.get((node.header.id, next_run(node.records))), next_run(node.records)),
-        ]
-    return [_as_told(told.get((node.header.id, 1)), 1)] if is_child and not runs(node.records) else []
+    is_open = is_run_open(node.tree.own_records)
+    first = next_run(node.records)
+    ended = {run for run in told if run >= first}
+    if is_open or (is_child and first == 1):
+        ended.add(first)
+    results = interrupted_results(node.tree) if is_open else []
+    return [*results, *(_as_told(told.get(run), run) for run in sorted(ended))]
 
 
 def _as_told(told: ChildSettledEntry | None, run: int) -> RunSettledEntry:

@@ -34,6 +34,7 @@ from store.repair import (
     bounded,
     children_of,
     is_run_open,
+    next_run,
     post_order,
     repair_plan,
     runs,
@@ -428,6 +429,16 @@ def test_the_outcome_of_a_child_that_settled_is_copied(outcome: str) -> None:
 
     assert (notice.outcome, notice.stop_reason, notice.error_message) == (outcome, "error", "why")
     assert notice.text == "done"
+
+
+def test_a_run_of_which_only_the_notice_is_left_keeps_its_number() -> None:
+    """A power loss may take all of a child's last run, and leave what its parent was told of it."""
+    parent = node(ROOT, spawned("child"), told("child"), told("child", 2, "limit_reached"))
+    before = nodes_of(parent, node("child", user("hi"), settled(), parent=ROOT))
+
+    assert planned(before, entries.RunSettledEntry) == [("child", settled(2, "limit_reached"))]
+    after = repaired(before)
+    assert (next_run(after["child"].records), repair_plan(after, ROOT)) == (3, [])
 
 
 def test_each_run_of_a_child_is_told_with_its_own_text() -> None:
