@@ -1,13 +1,13 @@
 """A session's one way out: the journal first, the stream second. It outlives incarnations and closes what they left open."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import attrs
 import msgspec
 
 from actors.clock import Clock
 from actors.flusher import Flushing, JournalLike
+from actors.open_tools import OpenTools
 from actors.reply import Reply
 from actors.sink import Sink
 from store.attribution import billed_usage
@@ -38,9 +38,6 @@ from store.events import (
     MessageStart,
     MessageUpdate,
     Place,
-    ToolExecutionEnd,
-    ToolExecutionStart,
-    ToolExecutionUpdate,
     TurnEnd,
     TurnStart,
 )
@@ -66,16 +63,6 @@ class Written:
     draft: Draft
 
 
-@attrs.define
-class OpenTool:
-    """A tool that has started and not ended. Its call's id may come again in a later answer."""
-
-    call_id: str
-    name: str
-    args: Any
-    started_s: float
-
-
 @attrs.define(eq=False)
 class Outbox:
     """`bill` is told of every entry that bills this session, right after it was written. `origin`: why the session runs."""
@@ -89,8 +76,8 @@ class Outbox:
     bill: Callable[[Record, Usage], None]
     origin: RunOrigin = attrs.field(factory=RunOrigin)
     reply: Reply | None = None
+    tools: OpenTools = attrs.field(init=False)
     _message_id: int = 0
-    _tools: dict[str, OpenTool] = attrs.field(factory=dict)
     _turn: tuple[list[msgspec.Raw], list[msgspec.Raw]] | None = None
     _loop: list[msgspec.Raw] | None = None
     _retry: AutoRetryStart | None = None
@@ -100,6 +87,9 @@ class Outbox:
     _is_message_open: bool = False
     _asides: list[msgspec.Raw] = attrs.field(factory=list)
     _shown_usage: Usage | None = None
+
+    def __attrs_post_init__(self) -> None:
+        self.tools = OpenTools(self.publish, self.clock)
 
     # The journal
 
@@ -262,34 +252,6 @@ class Outbox:
         self.publish(MessageStart(message=message))
         self.publish(MessageEnd(message=message))
 
-    def start_tool(self, call_id: str, name: str, args: Any) -> OpenTool:
-        tool = self._tools[call_id] = OpenTool(call_id, name, args, self.clock.steady_s())
-        self.publish(ToolExecutionStart(tool_call_id=call_id, tool_name=name, args=args))
-        return tool
-
-    def update_tool(self, tool: OpenTool, partial_result: Any) -> None:
-        if self._tools.get(tool.call_id) is tool:
-            self.publish(
-                ToolExecutionUpdate(
-                    tool_call_id=tool.call_id, tool_name=tool.name, args=tool.args, partial_result=partial_result
-                )
-            )
-
-    def end_tool(self, tool: OpenTool, result: Any, *, is_error: bool) -> None:
-        """Nothing, if it has ended already: one end per start."""
-        if self._tools.get(tool.call_id) is tool:
-            del self._tools[tool.call_id]
-            took_ms = max(0, round((self.clock.steady_s() - tool.started_s) * 1000))
-            self.publish(
-                ToolExecutionEnd(
-                    tool_call_id=tool.call_id,
-                    tool_name=tool.name,
-                    result=result,
-                    is_error=is_error,
-                    duration_ms=took_ms,
-                )
-            )
-
     def end_turn(self) -> None:
         if self._turn is not None:
             (answers, results), self._turn = self._turn, None
@@ -303,11 +265,6 @@ class Outbox:
 
     def settle(self, outcome: str, *, is_aborted: bool) -> None:
         self.publish(AgentSettled(aborted=is_aborted, outcome=outcome))
-
-    def close_tools(self, text: str) -> None:
-        """End every tool that did not end of itself."""
-        for tool in list(self._tools.values()):
-            self.end_tool(tool, {"content": [{"type": "text", "text": text}]}, is_error=True)
 
     def close_brackets(self, reason: str, *, is_forced: bool = False) -> None:
         """What an incarnation left open is closed, in order. An answer that was under way is kept, and its usage billed.
@@ -329,7 +286,7 @@ class Outbox:
         except (OSError, StoreError):
             if not is_forced:
                 raise
-        self.close_tools(reason)
+        self.tools.close(reason)
         for draft in drafts:
             self.show(draft)
         if self._compaction is not None:

@@ -180,7 +180,7 @@ class Performer:
             case EndTurn():
                 self.outbox.end_turn()
             case EndTools():
-                self.outbox.close_tools("The run ended before this tool did.")
+                self.outbox.tools.close("The run ended before this tool did.")
 
     def _begin(self, effect: CallModel | RunTools | RunGate | Summarise | DescribeRun | DrainLedger) -> None:
         """Work of its own, which ends in one signal."""
@@ -241,7 +241,7 @@ class Performer:
         runs: list[tuple[ToolRun, InTurn]] = []
         calls = [self._calls[call_id] for call_id in call_ids]
         for call, port in zip(calls, in_turns(self._ask, [call.name == SPAWNS for call in calls]), strict=True):
-            bracket = self.outbox.start_tool(call.id, call.name, call.checked_arguments)
+            bracket = self.outbox.tools.start(call.id, call.name, call.checked_arguments)
             run = ToolRun(self.supervisor, self.row, self.outbox, port, work, call, bracket, trio.CancelScope())
             self._scopes.setdefault(work, []).append(run.scope)
             runs.append((run, port))

@@ -17,7 +17,8 @@ from store.wire import encode
 
 if TYPE_CHECKING:
     from actors.directory import Row
-    from actors.outbox import OpenTool, Outbox
+    from actors.open_tools import OpenTool
+    from actors.outbox import Outbox
     from actors.supervisor import Supervisor
 
 
@@ -43,7 +44,7 @@ class ToolRun:
         except Exception as error:
             result = self._broken(error)
             message = self._message(result)
-        self.outbox.end_tool(self.bracket, shown(result), is_error=result.is_error)
+        self.outbox.tools.end(self.bracket, shown(result), is_error=result.is_error)
         return ToolEnded(self.work, self.call.id, message, result.delivers)
 
     async def _result(self) -> ToolResult:
@@ -88,7 +89,7 @@ class ToolRun:
             artifact_dir=workshop.artifact_dir(self.row.id),
             env=workshop.env,
             family=self.family,
-            update=lambda partial: self.outbox.update_tool(self.bracket, shown(partial)),
+            update=lambda partial: self.outbox.tools.update(self.bracket, shown(partial)),
             wait_for_room=self.supervisor.sink.wait_for_room,
         )
 

@@ -177,18 +177,18 @@ async def test_a_reply_that_was_closed_without_its_end_shows_nothing_more(autoju
 
 async def test_tools_end_once_and_a_late_end_is_for_nobody(autojump_clock: MockClock) -> None:
     desk = Desk.of()
-    first = desk.outbox.start_tool("call_1", "quick", {})
+    first = desk.outbox.tools.start("call_1", "quick", {})
     await trio.sleep(1.5)
-    desk.outbox.close_tools("too late")
-    second = desk.outbox.start_tool("call_1", "slow", {})
-    desk.outbox.update_tool(first, {"content": []})
-    desk.outbox.end_tool(first, {"content": []}, is_error=False)
+    desk.outbox.tools.close("too late")
+    second = desk.outbox.tools.start("call_1", "slow", {})
+    desk.outbox.tools.update(first, {"content": []})
+    desk.outbox.tools.end(first, {"content": []}, is_error=False)
 
     assert desk.types == ["tool_execution_start", "tool_execution_end", "tool_execution_start"]
     assert (desk.events[1]["isError"], desk.events[1]["durationMs"]) == (True, 1_500)
-    desk.outbox.update_tool(second, {"content": []})
-    desk.outbox.end_tool(second, {"content": []}, is_error=False)
-    desk.outbox.end_tool(second, {"content": []}, is_error=False)
+    desk.outbox.tools.update(second, {"content": []})
+    desk.outbox.tools.end(second, {"content": []}, is_error=False)
+    desk.outbox.tools.end(second, {"content": []}, is_error=False)
     assert desk.types[3:] == ["tool_execution_update", "tool_execution_end"]
 
 
@@ -231,8 +231,8 @@ async def test_closing_brackets_in_the_middle_of_a_batch_answers_every_call(auto
     desk.outbox.start_loop()
     desk.outbox.start_turn()
     desk.outbox.append(said("", "c1", "c2", stop="toolUse"))
-    desk.outbox.start_tool("c1", "quick", {})
-    desk.outbox.start_tool("c2", "quick", {})
+    desk.outbox.tools.start("c1", "quick", {})
+    desk.outbox.tools.start("c2", "quick", {})
 
     desk.outbox.close_brackets("it crashed")
 
