@@ -6,6 +6,7 @@ import { ORDERS } from './order.js';
 import { remembered, remember } from './memory.js';
 
 const THEMES = ['auto', 'light', 'dark'];
+const SYSTEM = matchMedia('(prefers-color-scheme: dark)');
 
 export class TopBar {
   constructor(box, { filter, keys }) {
@@ -33,6 +34,7 @@ export class TopBar {
       h('button', { class: 'button', 'aria-label': 'Keys', on: { click: keys } }, '?'),
     );
     this.#setTheme(remembered('theme', 'auto'));
+    SYSTEM.addEventListener('change', () => this.#setTheme(this.chosen));
   }
 
   #nextTheme() {
@@ -42,7 +44,8 @@ export class TopBar {
 
   #setTheme(theme) {
     this.chosen = THEMES.includes(theme) ? theme : 'auto';
-    attr(document.documentElement, 'data-theme', this.chosen === 'auto' ? null : this.chosen);
+    const system = SYSTEM.matches ? 'dark' : 'light';
+    attr(document.documentElement, 'data-theme', this.chosen === 'auto' ? system : this.chosen);
     say(this.theme, { auto: '◐', light: '○', dark: '●' }[this.chosen]);
     attr(this.theme, 'aria-label', `Theme: ${this.chosen}`);
   }
