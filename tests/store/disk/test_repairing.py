@@ -154,7 +154,7 @@ def test_nothing_is_left_of_an_index_or_of_a_repair_that_was_killed(forest: Fore
 
 
 def test_a_child_whose_header_is_gone_gets_one_from_its_parent(forest: Forest) -> None:
-    root = forest.root("root", cwd="/work/here")
+    root = forest.root("root", cwd="/elsewhere/here")
     root.prompt("go")
     child = root.child("helper")
     talk(child)
@@ -166,7 +166,7 @@ def test_a_child_whose_header_is_gone_gets_one_from_its_parent(forest: Forest) -
 
     header = read_tree(RealFs(), forest.home, root.id).nodes[child.id].header
     assert (header.parent_session_id, header.root_session_id, header.depth) == (root.id, root.id, 1)
-    assert header.cwd == "/work/here"
+    assert header.cwd == "/elsewhere/here"
 
 
 def test_a_tree_that_is_owned_is_not_repaired(forest: Forest) -> None:
