@@ -110,6 +110,15 @@ def test_who_only_spawns_is_held_up_and_time_lets_children_in_again(times: list[
     assert len(tree.spawned) <= allowed
 
 
+def test_a_clock_that_went_back_does_not_keep_children_out() -> None:
+    tree = a_tree(Limits(max_spawns_per_minute=1))
+    tree, first = decide(tree, MaySpawn(ROOT, Spawn("task")), draw(5_000.0, session_id="new-1"))
+    _, second = decide(tree, MaySpawn(ROOT, Spawn("task")), draw(1_400.0, session_id="new-2"))
+
+    assert isinstance(first, Admit)
+    assert isinstance(second, Admit)
+
+
 def test_children_of_one_parent_have_names_of_their_own_and_those_of_others_may_be_the_same() -> None:
     tree, _ = spawn(a_tree(), name="a")
 

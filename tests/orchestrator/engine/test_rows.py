@@ -70,6 +70,22 @@ def stored(*entries: tuple[float, Known]) -> Node:
 
 
 @pytest.mark.parametrize(
+    ("first", "later", "name"), [("port", None, "port"), (None, None, None), (None, "port", "port"), ("a", "b", "b")]
+)
+def test_a_stored_root_is_called_what_it_was_called_last(
+    tmp_path: Path, first: str | None, later: str | None, name: str | None
+) -> None:
+    rig = Rig(home_at(tmp_path / "home"), tmp_path, '[[reply]]\ntext = "well"\n')
+    root_id = rig.run(name=first).root_id
+
+    rig.run("more", session=root_id, name=later)
+
+    assert rig.tree is not None
+    root = rig.tree.root
+    assert (root.name if root.is_named else None) == name
+
+
+@pytest.mark.parametrize(
     ("entries", "worked_s"),
     [
         ([], 0.0),
