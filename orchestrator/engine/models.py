@@ -236,8 +236,10 @@ class Models:
                 config.api_key_command, capture_output=True, timeout=_KEY_COMMAND_S, check=True, text=True
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            # Its output may hold the key, so it is not shown.
-            raise WrongUsage(f"provider {provider}: api_key_command failed ({type(error).__name__})") from None
+            # Its output, and the command, may hold the key, so neither is shown.
+            status = getattr(error, "returncode", None)
+            how = f"ended with exit status {status}" if status is not None else f"failed ({type(error).__name__})"
+            raise WrongUsage(f"provider {provider}: api_key_command {how}; run it by hand to see why") from None
         return done.stdout.strip() or None
 
     def _discovered(self, provider: str | None) -> str | None:

@@ -163,6 +163,7 @@ async def test_no_key_is_shown_when_a_run_does_not_begin(desk: Desk) -> None:
         done = await desk.run("--mode", "json", *arguments, "go", environ={"OPENAI_API_KEY": ENV_KEY, **environ})
         assert done.stderr
         assert "Traceback" not in done.stderr
+        assert ("exit status 3" in done.stderr) is ("exit 3" in table)
         return done.status in {1, 2}, leaks(desk, done.stdout, done.stderr.encode())
 
     assert await each(desk, cases, check) == dict.fromkeys(cases, (True, {}))
